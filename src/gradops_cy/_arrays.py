@@ -1,0 +1,170 @@
+"""Arrays at the door: which are accepted, and how they reach the kernels.
+
+Kernels see every tensor as a strided view of bytes, the itemsize as a last axis: one signature
+for all dtypes (Cython has no buffers of halves) and for any strides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from gradops_cy._attributes import found
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+# The codes of half.h.
+DTYPE_CODES: dict[np.dtype[Any], int] = {
+    np.dtype(np.float32): 0,
+    np.dtype(np.float16): 1,
+    BFLOAT16: 2,
+    np.dtype(np.float64): 3,
+}
+DTYPE_NAMES = {0: "f32", 1: "f16", 2: "bf16", 3: "f64"}
+
+DATA_FORMATS = ("NXC", "NCX", "NWC", "NHWC", "NDHWC", "NCW", "NCHW", "NCDHW")
+
+
+class Extents(NamedTuple):
+    """A data tensor's shape, taken apart."""
+
+    batch: int
+    channels: int
+    spatial: tuple[int, ...]
+
+
+def check_array(op: str, name: str, value: object) -> Array:
+    """Return `value` if it is a NumPy array of a supported dtype, in native byte order."""
+    if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{op}: {name} must be a NumPy array, got {type(value).__name__}")
+    if value.dtype.newbyteorder("=") not in DTYPE_CODES:
+        raise TypeError(
+            f"{op}: {name} must have dtype float32, float16, bfloat16 or float64, "
+            f"got {value.dtype}"
+        )
+    return value
+
+
+def check_rank(op: str, name: str, rank: int) -> None:
+    """Raise unless `rank` is 3, 4 or 5."""
+    if rank not in (3, 4, 5):
+        raise ValueError(f"{op}: {name} must have 3, 4 or 5 axes, got {rank}")
+
+
+def same_dtype(op: str, name: str, found_dtype: np.dtype[Any], required: np.dtype[Any]) -> None:
+    """Raise unless two dtypes agree up to byte order."""
+    if found_dtype.newbyteorder("=") != required.newbyteorder("="):
+        raise TypeError(f"{op}: {name} must have dtype {required}, got {found_dtype}")
+
+
+def data_format(op: str, value: object, rank: int) -> str:
+    """Return ``NXC`` or ``NCX`` for a data_format, which may spell X out to fit `rank`."""
+    if not isinstance(value, str):
+        raise TypeError(f"{op}: data_format must be NXC or NCX, got {found(value)}")
+    spatial = "DHW"[5 - rank :]
+    upper = value.upper()
+    if upper in ("NXC", f"N{spatial}C"):
+        return "NXC"
+    if upper in ("NCX", f"NC{spatial}"):
+        return "NCX"
+    raise ValueError(
+        f"{op}: data_format must be NXC or NCX (or N{spatial}C, NC{spatial} for {rank} axes), "
+        f"got {value!r}"
+    )
+
+
+def extents(shape: tuple[int, ...], fmt: str) -> Extents:
+    """Take a shape in format ``NXC`` or ``NCX`` apart."""
+    if fmt == "NXC":
+        return Extents(shape[0], shape[-1], tuple(shape[1:-1]))
+    return Extents(shape[0], shape[1], tuple(shape[2:]))
+
+
+def shape_of(parts: Extents, fmt: str) -> tuple[int, ...]:
+    """Put a shape together in format ``NXC`` or ``NCX``."""
+    if fmt == "NXC":
+        return (parts.batch, *parts.spatial, parts.channels)
+    return (parts.batch, parts.channels, *parts.spatial)
+
+
+def native(array: Array) -> Array:
+    """Return `array`, or a copy where its byte order or alignment cannot be read directly."""
+    if array.dtype.isnative and array.flags.aligned:
+        return array
+    return array.astype(array.dtype.newbyteorder("="), order="K", copy=True, subok=False)
+
+
+def canonical(array: Array, fmt: str) -> Array:
+    """Return the (N, C, D, H, W) view of a data tensor, absent axes of extent 1."""
+    if fmt == "NXC":
+        array = array.transpose(0, -1, *range(1, array.ndim - 1))
+    missing = 5 - array.ndim
+    return array.reshape(array.shape) if not missing else array[
+        (slice(None), slice(None), *(np.newaxis,) * missing)
+    ]
+
+
+def byte_view(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return the strided byte view of `array`, its itemsize as a new last axis."""
+    return array[..., np.newaxis].view(np.uint8)
+
+
+def overlaps_itself(array: Array) -> bool:
+    """Tell whether two indices may share memory: exact for every slicing and transposition."""
+    reach = array.itemsize
+    for stride, extent in sorted(
+        (abs(stride), extent)
+        for stride, extent in zip(array.strides, array.shape, strict=True)
+        if extent > 1
+    ):
+        if stride < reach:
+            return True
+        reach = stride * (extent - 1) + reach
+    return False
+
+
+def _share_memory(a: Array, b: Array) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=100_000))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def result_array(
+    op: str,
+    out: object,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    *,
+    accumulate: bool,
+    inputs: dict[str, Array],
+) -> Array:
+    """Return `out` after checking it, or a new array where it is None."""
+    if out is None:
+        if accumulate:
+            raise ValueError(f"{op}: accumulate=True must come with out=, got out=None")
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
+        raise TypeError(f"{op}: out must be a NumPy array or None, got {type(out).__name__}")
+    if out.dtype != dtype:
+        raise TypeError(f"{op}: out must have dtype {dtype}, got {out.dtype}")
+    if out.shape != shape:
+        raise ValueError(f"{op}: out must have shape {shape}, got {out.shape}")
+    if not out.flags.writeable:
+        raise ValueError(f"{op}: out must be writeable, got a read-only array")
+    if not out.flags.aligned:
+        raise ValueError(f"{op}: out must be aligned, got an unaligned array")
+    if overlaps_itself(out):
+        raise ValueError(
+            f"{op}: out must have one place per element, got strides {out.strides} "
+            f"for shape {out.shape}"
+        )
+    for name, array in inputs.items():
+        if _share_memory(out, array):
+            raise ValueError(f"{op}: out must not overlap {name}, got arrays that share memory")
+    return out

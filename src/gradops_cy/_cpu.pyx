@@ -1,0 +1,27 @@
+"""What this processor can run and what compiled this build; itself baseline code."""
+
+cdef extern from "cpu.h" nogil:
+    int x86_level()
+    int openmp_max_threads()
+    const char *COMPILER_NAME
+    long OPENMP_DATE
+
+
+def processor_level():
+    """Return the x86-64 level: 0 (below v2 or another architecture), 2, 3, 4, or 5 for AMX."""
+    return x86_level()
+
+
+def compiler():
+    """Return the name and version of the C compiler that built the package."""
+    return COMPILER_NAME.decode()
+
+
+def openmp_version():
+    """Return the date of the OpenMP specification compiled against (yyyymm), 0 for none."""
+    return OPENMP_DATE
+
+
+def openmp_threads():
+    """Return how many threads the OpenMP runtime would use by itself."""
+    return openmp_max_threads()

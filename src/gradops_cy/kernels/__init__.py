@@ -1,0 +1,1 @@
+"""Compiled kernels, one extension module per family and instruction-set tier."""

@@ -1,0 +1,2 @@
+# The convolution kernels for tier v2: same source, this tier's compiler flags (see setup.py).
+include "convolution.pxi"

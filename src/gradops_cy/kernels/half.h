@@ -1,0 +1,147 @@
+/* Rows of tensor elements to and from the type that computes: float for f32, f16 and bf16,
+ * double for f64. The only place where dtypes differ.
+ *
+ * Stores round once, to nearest even; bf16 in software, bit for bit as ml_dtypes does (the
+ * hardware instruction flushes subnormals). */
+#ifndef GRADOPS_HALF_H
+#define GRADOPS_HALF_H
+
+#include "simd.h"
+
+enum { F32 = 0, F16 = 1, BF16 = 2, F64 = 3 };
+
+INLINE int element_size(int dtype) { return dtype == F64 ? 8 : dtype == F32 ? 4 : 2; }
+
+/* Size of the type that computes on `dtype`. */
+INLINE int compute_size(int dtype) { return dtype == F64 ? 8 : 4; }
+
+INLINE float float_from_bits(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+INLINE uint32_t bits_from_float(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+
+INLINE float float_from_bf16(uint16_t h) { return float_from_bits((uint32_t)h << 16); }
+
+INLINE uint16_t bf16_from_float(float f) {
+    uint32_t u = bits_from_float(f);
+    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
+    uint32_t quiet_nan = ((u >> 16) & 0x8000u) | 0x7fc0u;
+    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
+}
+
+#if defined(__F16C__)
+INLINE float float_from_f16(uint16_t h) { return _cvtsh_ss(h); }
+INLINE uint16_t f16_from_float(float f) { return _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT); }
+#elif defined(__aarch64__)
+INLINE float float_from_f16(uint16_t h) { __fp16 x; memcpy(&x, &h, 2); return (float)x; }
+INLINE uint16_t f16_from_float(float f) {
+    __fp16 x = (__fp16)f;
+    uint16_t h;
+    memcpy(&h, &x, 2);
+    return h;
+}
+#else
+INLINE float float_from_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, magnitude = h & 0x7fffu;
+    /* Subnormals and zero: the magnitude is an integer count of 2**-24. */
+    float small = (float)magnitude * 0x1p-24f;
+    uint32_t normal = (magnitude << 13) + 0x38000000u;
+    uint32_t special = (magnitude << 13) | 0x7f800000u | (magnitude > 0x7c00u ? 0x400000u : 0);
+    uint32_t u = magnitude < 0x400u ? bits_from_float(small)
+               : magnitude >= 0x7c00u ? special : normal;
+    return float_from_bits(u | sign);
+}
+INLINE uint16_t f16_from_float(float f) {
+    uint32_t u = bits_from_float(f), sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
+    /* Adding 0.5 puts the last bit of an f16 subnormal at the last bit of the sum: the
+     * addition itself rounds to nearest even. */
+    uint32_t small = bits_from_float(float_from_bits(magnitude) + 0.5f) - 0x3f000000u;
+    uint32_t normal = (magnitude + 0xc8000fffu + ((magnitude >> 13) & 1)) >> 13;
+    uint32_t special = magnitude > 0x7f800000u ? 0x7e00u | ((magnitude >> 13) & 0x3ffu) : 0x7c00u;
+    uint32_t h = magnitude >= 0x47800000u ? special : magnitude < 0x38800000u ? small : normal;
+    return (uint16_t)(h | sign);
+}
+#endif
+
+/* dst[j] = src[j] for j < n, converted; src_stride in bytes. */
+static void load_row(int dtype, const char *src, ptrdiff_t src_stride, ptrdiff_t n, void *dst) {
+    ptrdiff_t j = 0;
+    if (dtype == F64) {
+        double *d = dst;
+        if (src_stride == 8) memcpy(d, src, 8 * (size_t)n);
+        else for (; j < n; j++) d[j] = *(const double *)(src + j * src_stride);
+        return;
+    }
+    float *restrict d = dst;
+    if (dtype == F32) {
+        if (src_stride == 4) memcpy(d, src, 4 * (size_t)n);
+        else for (; j < n; j++) d[j] = *(const float *)(src + j * src_stride);
+    } else if (dtype == BF16) {
+        const uint16_t *restrict s = (const uint16_t *)src;
+        if (src_stride == 2) for (; j < n; j++) d[j] = float_from_bf16(s[j]);
+        else for (; j < n; j++) d[j] = float_from_bf16(*(const uint16_t *)(src + j * src_stride));
+    } else {
+        if (src_stride == 2) {
+#if defined(__AVX512F__)
+            for (; j + 16 <= n; j += 16)
+                _mm512_storeu_ps(d + j, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(src + 2 * j))));
+#elif defined(__F16C__)
+            for (; j + 8 <= n; j += 8)
+                _mm256_storeu_ps(d + j, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(src + 2 * j))));
+#endif
+        }
+        for (; j < n; j++) d[j] = float_from_f16(*(const uint16_t *)(src + j * src_stride));
+    }
+}
+
+/* dst[j] = src[j], or dst[j] + src[j] with accumulate, for j < n, rounded once;
+ * src_stride in elements, dst_stride in bytes. */
+static void store_row(int dtype, const void *src, ptrdiff_t src_stride, char *dst,
+                      ptrdiff_t dst_stride, ptrdiff_t n, int accumulate) {
+    ptrdiff_t j = 0;
+    if (dtype == F64) {
+        const double *s = src;
+        for (; j < n; j++) {
+            double *d = (double *)(dst + j * dst_stride);
+            *d = accumulate ? *d + s[j * src_stride] : s[j * src_stride];
+        }
+        return;
+    }
+    const float *restrict s = src;
+    int contiguous = src_stride == 1 && dst_stride == element_size(dtype) && !accumulate;
+    if (dtype == F32) {
+        if (contiguous) { memcpy(dst, s, 4 * (size_t)n); return; }
+        for (; j < n; j++) {
+            float *d = (float *)(dst + j * dst_stride);
+            *d = accumulate ? *d + s[j * src_stride] : s[j * src_stride];
+        }
+    } else if (dtype == BF16) {
+        if (contiguous) {
+            uint16_t *restrict d = (uint16_t *)dst;
+            for (; j < n; j++) d[j] = bf16_from_float(s[j]);
+            return;
+        }
+        for (; j < n; j++) {
+            uint16_t *d = (uint16_t *)(dst + j * dst_stride);
+            float x = s[j * src_stride];
+            *d = bf16_from_float(accumulate ? float_from_bf16(*d) + x : x);
+        }
+    } else {
+        if (contiguous) {
+#if defined(__AVX512F__)
+            for (; j + 16 <= n; j += 16)
+                _mm256_storeu_si256((void *)(dst + 2 * j),
+                    _mm512_cvtps_ph(_mm512_loadu_ps(s + j), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+            for (; j + 8 <= n; j += 8)
+                _mm_storeu_si128((void *)(dst + 2 * j),
+                    _mm256_cvtps_ph(_mm256_loadu_ps(s + j), _MM_FROUND_TO_NEAREST_INT));
+#endif
+        }
+        for (; j < n; j++) {
+            uint16_t *d = (uint16_t *)(dst + j * dst_stride);
+            float x = s[j * src_stride];
+            *d = f16_from_float(accumulate ? float_from_f16(*d) + x : x);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* The vector type of the tier that includes this header: GCC/Clang vector extensions, so that one
+ * source serves every instruction set. Everything is static: a function shared between tiers
+ * could reach a processor that lacks its instructions. */
+#ifndef GRADOPS_SIMD_H
+#define GRADOPS_SIMD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define VECTOR_REGISTERS 32
+#elif defined(__AVX2__)
+#define VECTOR_BYTES 32
+#define VECTOR_REGISTERS 16
+#elif defined(__aarch64__)
+#define VECTOR_BYTES 16
+#define VECTOR_REGISTERS 32
+#else
+#define VECTOR_BYTES 16
+#define VECTOR_REGISTERS 16
+#endif
+
+/* Unaligned, aliasing vectors: a load or a store through a pointer to one is a plain loadu/storeu. */
+typedef float vec_f32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+typedef double vec_f64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
+
+#define LANES_F32 (VECTOR_BYTES / 4)
+#define LANES_F64 (VECTOR_BYTES / 8)
+
+INLINE vec_f32 splat_f32(float a) { return a - (vec_f32){0}; }
+INLINE vec_f64 splat_f64(double a) { return a - (vec_f64){0}; }
+
+#endif
