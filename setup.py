@@ -74,7 +74,7 @@ extensions += [
     extension(
         f"gradops_cy.kernels.{family}_{tier}",
         KERNELS / f"{family}_{tier}.pyx",
-        [*headers, KERNELS / f"{family}.pxi"],
+        [*headers, *sorted(KERNELS.glob("*.pxi"))],
         flags,
     )
     for family in FAMILIES

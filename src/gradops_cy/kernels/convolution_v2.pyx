@@ -1,2 +1,3 @@
 # The convolution kernels for tier v2: same source, this tier's compiler flags (see setup.py).
 include "convolution.pxi"
+include "probe.pxi"
