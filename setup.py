@@ -12,7 +12,10 @@ from setuptools import Extension, setup
 
 DEBUG = os.environ.get("GRADOPS_DEBUG") == "1"
 KERNELS = Path("src/gradops_cy/kernels")
-FAMILIES = ("convolution", "resampling")
+FAMILIES = {  # the sources that each family's shims include
+    "convolution": ("convolution", "window", "compute", "weights", "probe"),
+    "resampling": ("resampling",),
+}
 
 # One set of kernel sources, compiled once per instruction-set tier.
 X86_TIERS = {
@@ -74,10 +77,10 @@ extensions += [
     extension(
         f"gradops_cy.kernels.{family}_{tier}",
         KERNELS / f"{family}_{tier}.pyx",
-        [*headers, *sorted(KERNELS.glob("*.pxi"))],
+        [*headers, *(KERNELS / f"{source}.pxi" for source in sources)],
         flags,
     )
-    for family in FAMILIES
+    for family, sources in FAMILIES.items()
     for tier, flags in TIERS.items()
 ]
 

@@ -1,1 +1,303 @@
-# placeholder
+# The convolution engine: tasks over disjoint parts of diff_src, each a batch-reduce GEMM.
+#
+# A task owns one image, a range of groups, a block of positions and a range of channel blocks.
+# It reads the diff_dst rows it needs where they lie or packs them into its window, computes every
+# residue class of the block with register tiles, and stores the block once. Pointers are to bytes,
+# strides of tensors are in bytes; sizes inside scratch are in elements of the computing type.
+
+from cython.parallel cimport prange, threadid
+from libc.string cimport memset
+
+cdef extern from "half.h" nogil:
+    int F64
+    int element_size(int dtype) noexcept
+    int compute_size(int dtype) noexcept
+    void load_row(int dtype, const char *src, Py_ssize_t src_stride, Py_ssize_t n,
+                  void *dst) noexcept
+    void store_row(int dtype, const void *src, Py_ssize_t src_stride, char *dst,
+                   Py_ssize_t dst_stride, Py_ssize_t n, int accumulate) noexcept
+
+cdef extern from "tile.h" nogil:
+    int VECTOR_BYTES
+    int ROWS_NV
+    int CHANNELS_NV
+    int NV_MAX
+    int tile_rows(int nv) noexcept
+    void run_rows(int f64, int mr, int nv, Py_ssize_t taps, Py_ssize_t kc, const void *a,
+                  Py_ssize_t a_pitch, const void *b, void *c, Py_ssize_t shift,
+                  int accumulate) noexcept
+    void run_columns(int f64, int mr, int nv, Py_ssize_t kc, const void *a, const void *b,
+                     const Py_ssize_t *offset, void *c, Py_ssize_t ldc, int accumulate) noexcept
+    void run_channels(int f64, int mr, int nv, Py_ssize_t taps, Py_ssize_t kc, const void *a,
+                      Py_ssize_t a_pitch, Py_ssize_t lda, const void *b, Py_ssize_t ldb, void *c,
+                      Py_ssize_t shift, int accumulate) noexcept
+
+ctypedef const unsigned char[:, :, :, :, :, :] InputTensor
+ctypedef unsigned char[:, :, :, :, :, :] OutputTensor
+
+
+cdef enum Kernel:
+    ROWS = 0
+    COLUMNS = 1
+    CHANNELS = 2
+
+
+# One spatial axis, as the plan tabulates it (see _convolution_plan.Axis).
+cdef struct Axis:
+    Py_ssize_t result
+    Py_ssize_t source
+    Py_ssize_t out_step
+    Py_ssize_t in_step
+    Py_ssize_t block
+    Py_ssize_t blocks
+    Py_ssize_t window
+    Py_ssize_t taps
+    Py_ssize_t runs
+    const Py_ssize_t *run       # [runs][4]: first entry, first source offset, length, step
+    const Py_ssize_t *entry     # [window]: source offset of a window entry
+    const Py_ssize_t *offset    # [taps]: source offset of a tap at the block's first position
+    const Py_ssize_t *index     # [taps][block]: window entry of a tap at a position (COLUMNS: [taps])
+
+
+# The scalars of a plan (see _convolution_plan.Plan.blocking).
+cdef struct Blocking:
+    int kernel
+    int dtype
+    int windowed
+    int direct
+    int flatten
+    int exact_halo
+    Py_ssize_t groups
+    Py_ssize_t task_groups
+    Py_ssize_t input_channels
+    Py_ssize_t output_channels
+    Py_ssize_t chunk
+    Py_ssize_t merge
+    Py_ssize_t channel_splits
+    Py_ssize_t class_splits
+    Py_ssize_t group_panel
+    Py_ssize_t nv
+    Py_ssize_t result_pitch
+    Py_ssize_t zero_bytes
+    Py_ssize_t window_bytes
+    Py_ssize_t result_bytes
+    Py_ssize_t pointer_bytes
+    Py_ssize_t staging_bytes
+    Py_ssize_t scratch_bytes
+
+
+cdef struct Task:
+    Py_ssize_t image
+    Py_ssize_t group
+    Py_ssize_t group_end
+    Py_ssize_t block_begin
+    Py_ssize_t block_end
+    Py_ssize_t class_begin
+    Py_ssize_t class_end
+    Py_ssize_t start[3]     # first position of the block on each axis, before residue classes
+
+
+# A strided tensor without its Python object.
+cdef struct Tensor:
+    char *data
+    Py_ssize_t stride[5]
+
+
+cdef struct Work:
+    Blocking b
+    Axis axis[3]
+    Tensor diff_dst
+    Tensor diff_src
+    int f64
+    int accumulate
+    Py_ssize_t size                 # bytes of the computing type
+    Py_ssize_t lanes
+    Py_ssize_t classes
+    const Py_ssize_t *residue       # [classes][5]: residues d, h, w; first and last + 1 of taps
+    const Py_ssize_t *tap           # [taps][3]: tap index on each axis
+    Py_ssize_t taps
+    Py_ssize_t blocks
+    const Py_ssize_t *block         # [blocks][4]: first channel, channels, tile width, panel offset
+    const char *weights
+
+
+cdef Axis read_axis(const Py_ssize_t[::1] table) noexcept nogil:
+    cdef Axis axis
+    cdef const Py_ssize_t *p = &table[0]
+    axis.result, axis.source, axis.out_step, axis.in_step = p[0], p[1], p[2], p[3]
+    axis.block, axis.blocks, axis.window, axis.taps, axis.runs = p[4], p[5], p[6], p[7], p[8]
+    axis.run = p + 9
+    axis.entry = axis.run + 4 * axis.runs
+    axis.offset = axis.entry + axis.window
+    axis.index = axis.offset + axis.taps
+    return axis
+
+
+cdef inline Py_ssize_t magnitude(Py_ssize_t stride) noexcept nogil:
+    return stride if stride >= 0 else -stride
+
+
+cdef inline Py_ssize_t positions(const Axis *axis, Py_ssize_t start, Py_ssize_t residue) noexcept nogil:
+    """Count the positions of a residue class in the block that begins at `start`."""
+    cdef Py_ssize_t count = (axis.result - residue + axis.out_step - 1) // axis.out_step - start
+    return max(0, min(count, axis.block))
+
+
+include "window.pxi"
+include "compute.pxi"
+include "weights.pxi"
+
+
+cdef void store_class(const Work *work, const Task *task, Py_ssize_t group, const Py_ssize_t *residue,
+                      const Py_ssize_t *count, const char *c, Py_ssize_t channels,
+                      Py_ssize_t channel_pitch, const Py_ssize_t *pitch) noexcept nogil:
+    """Round a class's results into diff_src; pitches in elements, by channel and by d, h, w."""
+    cdef Tensor y = work.diff_src
+    cdef Py_ssize_t step[3]
+    cdef Py_ssize_t jd, jh, j, axis
+    cdef char *base = y.data + task.image * y.stride[0] + group * work.b.input_channels * y.stride[1]
+    cdef char *row
+    cdef const char *source
+    base += work.block[4 * task.block_begin] * y.stride[1]
+    for axis in range(3):
+        step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
+        base += task.start[axis] * step[axis] + residue[axis] * y.stride[2 + axis]
+    for jd in range(count[0]):
+        for jh in range(count[1]):
+            row = base + jd * step[0] + jh * step[1]
+            source = c + (jd * pitch[0] + jh * pitch[1]) * work.size
+            if magnitude(y.stride[1]) < magnitude(step[2]):
+                for j in range(count[2]):
+                    store_row(work.b.dtype, source + j * pitch[2] * work.size, channel_pitch,
+                              row + j * step[2], y.stride[1], channels, work.accumulate)
+            else:
+                for j in range(channels):
+                    store_row(work.b.dtype, source + j * channel_pitch * work.size, pitch[2],
+                              row + j * y.stride[1], step[2], count[2], work.accumulate)
+
+
+cdef void run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+                    char *scratch) noexcept nogil:
+    """Compute a task's block of one group, or of `groups` side by side for the channels kernel."""
+    cdef Scratch s = carve(&work.b, scratch)
+    cdef Py_ssize_t first, chunk, c, i, used, axis
+    cdef Py_ssize_t count[3]
+    cdef Py_ssize_t pitch[3]
+    cdef Py_ssize_t channels, last
+    cdef const Py_ssize_t *residue
+    cdef int more
+    first = 0
+    while first < work.b.output_channels:
+        chunk = min(work.b.chunk, work.b.output_channels - first)
+        if work.b.windowed:
+            pack_window(work, task, group, groups, first, chunk, &s)
+        more = first > 0
+        used = 0
+        for c in range(task.class_begin, task.class_end):
+            residue = work.residue + 5 * c
+            for axis in range(3):
+                count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
+            if count[0] * count[1] * count[2] == 0:
+                continue
+            if work.b.kernel == COLUMNS:
+                used += compute_columns(work, task, group, first, chunk, residue, count,
+                                        s.result + used * work.size, &s, more)
+            else:
+                compute_rows(work, task, group, groups, first, chunk, residue, count,
+                             s.result + used * work.b.result_pitch * work.size, &s, more)
+                used += count[0] * count[1] * count[2]
+        first += chunk
+    if work.b.direct:
+        return
+    last = task.block_end - 1
+    channels = (work.block[4 * last] + work.block[4 * last + 1] - work.block[4 * task.block_begin])
+    if work.b.kernel == CHANNELS:
+        channels = groups * work.b.input_channels
+    used = 0
+    for c in range(task.class_begin, task.class_end):
+        residue = work.residue + 5 * c
+        for axis in range(3):
+            count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
+        if count[0] * count[1] * count[2] == 0:
+            continue
+        if work.b.kernel == COLUMNS:
+            columns_pitch(work, count, pitch)
+            store_class(work, task, group, residue, count, s.result + used * work.size, channels,
+                        work.b.result_pitch, pitch)
+            used += columns_extent(work, count)
+        else:
+            pitch[2] = work.b.result_pitch
+            pitch[1] = count[2] * pitch[2]
+            pitch[0] = count[1] * pitch[1]
+            store_class(work, task, group, residue, count,
+                        s.result + used * work.b.result_pitch * work.size, channels, 1, pitch)
+            used += count[0] * count[1] * count[2]
+
+
+cdef void run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept nogil:
+    cdef Task task
+    cdef Py_ssize_t ranges, split, group, axis
+    split = number % work.b.channel_splits
+    number = number // work.b.channel_splits
+    task.block_begin = work.blocks * split // work.b.channel_splits
+    task.block_end = work.blocks * (split + 1) // work.b.channel_splits
+    split = number % work.b.class_splits
+    number = number // work.b.class_splits
+    task.class_begin = work.classes * split // work.b.class_splits
+    task.class_end = work.classes * (split + 1) // work.b.class_splits
+    for axis in range(2, -1, -1):
+        task.start[axis] = number % work.axis[axis].blocks * work.axis[axis].block
+        number = number // work.axis[axis].blocks
+    ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
+    task.group = number % ranges * work.b.task_groups
+    task.group_end = min(task.group + work.b.task_groups, work.b.groups)
+    task.image = number // ranges
+    if work.b.kernel == CHANNELS:
+        run_group(work, &task, task.group, task.group_end - task.group, scratch)
+    else:
+        for group in range(task.group, task.group_end):
+            run_group(work, &task, group, 1, scratch)
+
+
+def convolve(InputTensor diff_dst, const unsigned char[::1] weights, OutputTensor diff_src,
+             const Py_ssize_t[::1] axis_d, const Py_ssize_t[::1] axis_h,
+             const Py_ssize_t[::1] axis_w, const Py_ssize_t[:, ::1] residues,
+             const Py_ssize_t[:, ::1] taps, const Py_ssize_t[:, ::1] blocks, Blocking blocking,
+             unsigned char[::1] scratch, int num_threads, bint accumulate):
+    """Run a plan: diff_src from diff_dst and packed weights, on `num_threads` threads.
+
+    `scratch` holds `scratch_bytes` for each thread, aligned to 64 bytes. The tensors are
+    (N, C, D, H, W, itemsize) views; the tables are the plan's.
+    """
+    cdef Work work
+    cdef Py_ssize_t task, tasks, axis, ranges
+    work.b = blocking
+    work.axis[0], work.axis[1], work.axis[2] = read_axis(axis_d), read_axis(axis_h), read_axis(axis_w)
+    work.diff_dst.data = <char *> &diff_dst[0, 0, 0, 0, 0, 0]
+    work.diff_src.data = <char *> &diff_src[0, 0, 0, 0, 0, 0]
+    for axis in range(5):
+        work.diff_dst.stride[axis] = diff_dst.strides[axis]
+        work.diff_src.stride[axis] = diff_src.strides[axis]
+    work.f64 = blocking.dtype == F64
+    work.accumulate = accumulate
+    work.size = compute_size(blocking.dtype)
+    work.lanes = VECTOR_BYTES // work.size
+    work.classes = residues.shape[0]
+    work.residue = &residues[0, 0]
+    work.tap = &taps[0, 0] if taps.shape[0] else NULL
+    work.taps = taps.shape[0]
+    work.blocks = blocks.shape[0]
+    work.block = &blocks[0, 0]
+    work.weights = <const char *> &weights[0]
+    ranges = (blocking.groups + blocking.task_groups - 1) // blocking.task_groups
+    tasks = diff_src.shape[0] * ranges * blocking.channel_splits * blocking.class_splits
+    for axis in range(3):
+        tasks *= work.axis[axis].blocks
+    for task in prange(tasks, nogil=True, schedule="dynamic", num_threads=num_threads):
+        run_task(&work, task, <char *> &scratch[0] + threadid() * blocking.scratch_bytes)
+
+
+def tile_shapes(bint f64):
+    """Return {vectors: rows} of the register tiles, and the lanes of a vector."""
+    shapes = {nv: tile_rows(nv) for nv in range(1, NV_MAX + 1) if tile_rows(nv)}
+    return shapes, VECTOR_BYTES // (8 if f64 else 4), ROWS_NV, CHANNELS_NV

@@ -1,1 +1,330 @@
-# placeholder
+# The resampling kernels: every result element gathers the elements of diff_dst that touch it.
+#
+# A block is a few columns of one row of the result for all channels of a channel block, or of
+# sixteen rows of the result. Loading it reduces depth and height: each column is the weighted sum
+# of the rows that touch the result row. Then the columns of each result column are summed, lanes
+# side by side, and the block is stored. Sixteen rows are transposed in cache after loading, so
+# that they are lanes, and back before storing.
+
+from cython.parallel cimport parallel, prange, threadid
+from libc.string cimport memset
+
+cdef extern from "resampling.h" nogil:
+    enum:
+        ROWS_AT_ONCE, SLACK, F64
+    int compute_size(int dtype) noexcept
+    void store_row(int dtype, const void *src, Py_ssize_t src_stride, char *dst,
+                   Py_ssize_t dst_stride, Py_ssize_t n, int accumulate) noexcept
+    void row_products(bint f64, const char *base, Py_ssize_t outer_stride, const void *outer,
+                      Py_ssize_t inner_stride, const void *inner, Py_ssize_t inner_count,
+                      Py_ssize_t r0, Py_ssize_t rows, const char **row, void *weight) noexcept
+    void add_rows(int dtype, const char **row, Py_ssize_t stride, const void *weight,
+                  Py_ssize_t rows, Py_ssize_t n, void *dst, bint add) noexcept
+    void add_columns(bint f64, const void *src, Py_ssize_t lanes, const Py_ssize_t *start,
+                     const Py_ssize_t *first, const void *weight, Py_ssize_t origin,
+                     Py_ssize_t x0, Py_ssize_t x1, void *dst) noexcept
+    void add_to(bint f64, const void *src, Py_ssize_t n, void *dst) noexcept
+    void transpose_block(bint f64, const void *src, Py_ssize_t src_pitch, Py_ssize_t rows,
+                         Py_ssize_t columns, void *dst, Py_ssize_t dst_pitch) noexcept
+
+cpdef enum:
+    ROW_LANES = 16      # result rows of a block of the width kernel
+    MAX_PRODUCTS = 256  # rows summed at most before their sum is rounded off; more are halved
+    MAX_RUN = 128       # columns of a run that a block must hold; longer runs are halved
+
+
+cdef struct Axis:
+    Py_ssize_t extent
+    const Py_ssize_t *start  # the first index of diff_dst that touches x
+    const Py_ssize_t *first  # the place of its weight; first[x+1] ends the run
+
+
+cdef struct Tensor:
+    char *data
+    Py_ssize_t strides[5]  # in bytes: n, c, d, h, w
+
+
+cdef struct Job:
+    int load_dtype, store_dtype
+    bint f64, accumulate, channels_innermost
+    int size  # of an element of the type that computes
+    Py_ssize_t batch, channels, lanes, columns, longest_product, task_rows, task_columns
+    Axis depth, height, width
+    const char *weights  # those of all axes
+    Tensor grads, result
+
+
+# A row of the result: where it lies, and the rows of diff_dst that touch it.
+cdef struct Row:
+    const char *grads
+    char *result
+    Py_ssize_t depth_count, height_count
+    const char *depth_weights
+    const char *height_weights
+
+
+# The buffers of one thread.
+cdef struct Workspace:
+    char *loaded     # columns x lanes, reduced over depth and height
+    char *summed     # columns x lanes of the result
+    char *rows       # lanes x columns, before or after transposing
+    char *row_sums   # columns x lanes for each time a list of rows is halved
+    char *column_sums  # lanes for each time a run of columns is halved
+
+
+cdef Py_ssize_t halvings(Py_ssize_t count, Py_ssize_t limit) noexcept nogil:
+    # How often `count` is halved, rounded up, until it is at most `limit`.
+    cdef Py_ssize_t times = 0
+    while count > limit:
+        count -= count // 2
+        times += 1
+    return times
+
+
+cdef Py_ssize_t buffer_bytes(Py_ssize_t elements, int size) noexcept nogil:
+    # Whole cache lines, and room for what vectors touch past the end.
+    return (elements * size + SLACK + 63) // 64 * 64
+
+
+def workspace_bytes(int size, Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
+                    Py_ssize_t longest_run):
+    """Return how many bytes of buffers each thread of :func:`resample` needs."""
+    return (buffer_bytes(lanes * columns, size) * (3 + halvings(longest_product, MAX_PRODUCTS))
+            + buffer_bytes(lanes, size) * halvings(longest_run, MAX_RUN) + 64)
+
+
+cdef Workspace carve(const Job *job, char *memory) noexcept nogil:
+    cdef Workspace space
+    cdef Py_ssize_t block = buffer_bytes(job.lanes * job.columns, job.size)
+    space.loaded = memory + (-<Py_ssize_t> memory & 63)
+    space.summed = space.loaded + block
+    space.rows = space.summed + block
+    space.row_sums = space.rows + block
+    space.column_sums = space.row_sums + halvings(job.longest_product, MAX_PRODUCTS) * block
+    return space
+
+
+cdef char *place(const Tensor *tensor, Py_ssize_t n, Py_ssize_t c, Py_ssize_t d,
+                 Py_ssize_t h) noexcept nogil:
+    return (tensor.data + n * tensor.strides[0] + c * tensor.strides[1] + d * tensor.strides[2]
+            + h * tensor.strides[3])
+
+
+cdef Row result_row(const Job *job, Py_ssize_t n, Py_ssize_t c, Py_ssize_t d,
+                    Py_ssize_t h) noexcept nogil:
+    cdef Row row
+    row.grads = place(&job.grads, n, c, job.depth.start[d], job.height.start[h])
+    row.result = place(&job.result, n, c, d, h)
+    row.depth_count = job.depth.first[d + 1] - job.depth.first[d]
+    row.height_count = job.height.first[h + 1] - job.height.first[h]
+    row.depth_weights = job.weights + job.depth.first[d] * job.size
+    row.height_weights = job.weights + job.height.first[h] * job.size
+    return row
+
+
+cdef void sum_rows(const Job *job, const Row *row, const char *base, Py_ssize_t stride,
+                   Py_ssize_t n, Py_ssize_t r0, Py_ssize_t r1, char *dst,
+                   char *spare) noexcept nogil:
+    # dst[0..n) = the weighted sum of the row products r0..r1 of `row`, from `base` on.
+    cdef const char *rows[ROWS_AT_ONCE]
+    cdef double weights[ROWS_AT_ONCE]
+    cdef Py_ssize_t r = r0, count, middle
+    if r1 - r0 > MAX_PRODUCTS:
+        middle = r0 + (r1 - r0 + 1) // 2
+        sum_rows(job, row, base, stride, n, r0, middle, dst, spare)
+        sum_rows(job, row, base, stride, n, middle, r1, spare,
+                 spare + buffer_bytes(job.lanes * job.columns, job.size))
+        add_to(job.f64, spare, n, dst)
+        return
+    while r < r1:
+        count = min(<Py_ssize_t> ROWS_AT_ONCE, r1 - r)
+        row_products(job.f64, base, job.grads.strides[2], row.depth_weights,
+                     job.grads.strides[3], row.height_weights, row.height_count, r, count,
+                     rows, weights)
+        add_rows(job.load_dtype, rows, stride, weights, count, n, dst, r > r0)
+        r += count
+
+
+cdef void load_row_columns(const Job *job, const Workspace *space, const Row *row,
+                           Py_ssize_t y0, Py_ssize_t n, Py_ssize_t run, Py_ssize_t stride,
+                           char *dst) noexcept nogil:
+    # dst[0..n) = `row` reduced over depth and height from column y0 on, in pieces of `run`
+    # elements `stride` bytes apart, the pieces a column apart.
+    cdef Py_ssize_t products = row.depth_count * row.height_count, j
+    cdef const char *base = row.grads + y0 * job.grads.strides[4]
+    if products == 0:
+        memset(dst, 0, n * job.size)
+        return
+    for j in range(n // run):
+        sum_rows(job, row, base, stride, run, 0, products, dst, space.row_sums)
+        base += job.grads.strides[4]
+        dst += run * job.size
+
+
+cdef void load_columns(const Job *job, const Workspace *space, const Row *rows, int count,
+                       Py_ssize_t lanes, Py_ssize_t y0, Py_ssize_t y1) noexcept nogil:
+    # space.loaded[y - y0][lane] = the rows reduced over depth and height, y0 <= y < y1.
+    cdef Py_ssize_t n = y1 - y0, stride
+    cdef int i
+    if job.channels_innermost:
+        stride = job.grads.strides[1]
+        if stride * lanes == job.grads.strides[4]:
+            load_row_columns(job, space, rows, y0, n * lanes, n * lanes, stride, space.loaded)
+        else:
+            load_row_columns(job, space, rows, y0, n * lanes, lanes, stride, space.loaded)
+        return
+    for i in range(ROW_LANES):
+        if i < count:
+            load_row_columns(job, space, &rows[i], y0, n, n, job.grads.strides[4],
+                             space.rows + i * job.columns * job.size)
+        else:
+            memset(space.rows + i * job.columns * job.size, 0, n * job.size)
+    transpose_block(job.f64, space.rows, job.columns, ROW_LANES, n, space.loaded, ROW_LANES)
+
+
+cdef void sum_run(const Job *job, const Workspace *space, const Row *rows, int count,
+                  Py_ssize_t lanes, Py_ssize_t y0, Py_ssize_t y1, Py_ssize_t weight, char *dst,
+                  char *spare) noexcept nogil:
+    # dst[lane] = the sum over the columns y0 <= y < y1, whose weights begin at place `weight`.
+    cdef Py_ssize_t first[2]
+    cdef Py_ssize_t middle
+    if y1 - y0 > MAX_RUN:
+        middle = y0 + (y1 - y0 + 1) // 2
+        sum_run(job, space, rows, count, lanes, y0, middle, weight, dst, spare)
+        sum_run(job, space, rows, count, lanes, middle, y1, weight + middle - y0, spare,
+                spare + buffer_bytes(job.lanes, job.size))
+        add_to(job.f64, spare, lanes, dst)
+        return
+    load_columns(job, space, rows, count, lanes, y0, y1)
+    first[0] = weight
+    first[1] = weight + y1 - y0
+    add_columns(job.f64, space.loaded, lanes, &y0, first, job.weights, y0, 0, 1, dst)
+
+
+cdef Py_ssize_t block_end(const Job *job, Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
+    # The end of the largest block from x0 on that fits the buffers; x0 where its run is too long.
+    cdef Py_ssize_t limit = job.width.start[x0] + job.columns, x = x0, run
+    x1 = min(x1, x0 + job.columns)
+    while x < x1:
+        run = job.width.first[x + 1] - job.width.first[x]
+        if run > MAX_RUN or job.width.start[x] + run > limit:
+            break
+        x += 1
+    return x
+
+
+cdef void store_columns(const Job *job, const Workspace *space, const Row *rows, int count,
+                        Py_ssize_t lanes, Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
+    # The result's columns x0 <= x < x1 = space.summed[x - x0][lane].
+    cdef Py_ssize_t n = x1 - x0, run = lanes, j
+    cdef Py_ssize_t step = job.result.strides[4]
+    cdef char *src = space.summed
+    cdef char *dst = rows.result + x0 * step
+    cdef int i
+    if job.channels_innermost:
+        if job.result.strides[1] * lanes == step:
+            run = n * lanes
+        for j in range(n * lanes // run):
+            store_row(job.store_dtype, src, 1, dst, job.result.strides[1], run, job.accumulate)
+            src += run * job.size
+            dst += step
+        return
+    transpose_block(job.f64, space.summed, ROW_LANES, n, ROW_LANES, space.rows, job.columns)
+    for i in range(count):
+        store_row(job.store_dtype, space.rows + i * job.columns * job.size, 1,
+                  rows[i].result + x0 * step, step, n, job.accumulate)
+
+
+cdef void resample_rows(const Job *job, const Workspace *space, const Row *rows, int count,
+                        Py_ssize_t lanes, Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
+    # The result's columns x0 <= x < x1 of one row for `lanes` channels, or of `count` rows.
+    cdef const Axis *width = &job.width
+    cdef Py_ssize_t end, y0, y1
+    while x0 < x1:
+        end = block_end(job, x0, x1)
+        y0 = width.start[x0]
+        if end > x0:
+            y1 = width.start[end - 1] + width.first[end] - width.first[end - 1]
+            load_columns(job, space, rows, count, lanes, y0, y1)
+            add_columns(job.f64, space.loaded, lanes, width.start, width.first, job.weights, y0,
+                        x0, end, space.summed)
+        else:
+            end = x0 + 1
+            y1 = y0 + width.first[end] - width.first[x0]
+            sum_run(job, space, rows, count, lanes, y0, y1, width.first[x0], space.summed,
+                    space.column_sums)
+        store_columns(job, space, rows, count, lanes, x0, end)
+        x0 = end
+
+
+cdef void run_task(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
+    # Tasks run along columns first, then row blocks, then channel blocks. Rows count height
+    # fastest, then depth, then channels (if they are lanes: not at all), then the batch.
+    cdef Workspace space = carve(job, memory)
+    cdef Row rows[ROW_LANES]
+    cdef Py_ssize_t depth = job.depth.extent, height = job.height.extent
+    cdef Py_ssize_t channels = 1 if job.channels_innermost else job.channels
+    cdef Py_ssize_t all_rows = job.batch * channels * depth * height
+    cdef Py_ssize_t column_blocks = (job.width.extent - 1) // job.task_columns + 1
+    cdef Py_ssize_t row_blocks = (all_rows - 1) // job.task_rows + 1
+    cdef Py_ssize_t x0 = task % column_blocks * job.task_columns
+    cdef Py_ssize_t x1 = min(x0 + job.task_columns, job.width.extent)
+    cdef Py_ssize_t r = task // column_blocks % row_blocks * job.task_rows
+    cdef Py_ssize_t r1 = min(r + job.task_rows, all_rows)
+    cdef Py_ssize_t c0 = task // column_blocks // row_blocks * job.lanes, rest
+    cdef Py_ssize_t lanes = ROW_LANES
+    cdef int count = 0
+    if job.channels_innermost:
+        lanes = min(job.lanes, job.channels - c0)
+    while r < r1:
+        rest = r // height
+        rows[count] = result_row(job, rest // depth // channels,
+                                 c0 + rest // depth % channels, rest % depth, r % height)
+        count += 1
+        r += 1
+        if job.channels_innermost or count == ROW_LANES or r == r1:
+            resample_rows(job, &space, rows, count, lanes, x0, x1)
+            count = 0
+
+
+cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
+    cdef Axis axis
+    axis.extent = extent
+    axis.start = table
+    axis.first = table + extent
+    return axis
+
+
+def resample(const unsigned char[:, :, :, :, :, ::1] grads,
+             unsigned char[:, :, :, :, :, ::1] result,
+             int load_dtype, int store_dtype, bint accumulate, bint channels_innermost,
+             const Py_ssize_t[::1] table, const unsigned char[::1] weights,
+             Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
+             Py_ssize_t task_rows, Py_ssize_t task_columns, Py_ssize_t tasks,
+             unsigned char[:, ::1] workspace):
+    """Gather `result` from `grads`, byte views of (N, C, D, H, W) tensors; see ResamplePlan.
+
+    The workspace has a row of bytes for each thread.
+    """
+    cdef Job job
+    cdef Py_ssize_t task
+    cdef int axis, thread, threads = <int> workspace.shape[0]
+    job.load_dtype, job.store_dtype = load_dtype, store_dtype
+    job.f64, job.size = load_dtype == F64, compute_size(load_dtype)
+    job.accumulate, job.channels_innermost = accumulate, channels_innermost
+    job.batch, job.channels = result.shape[0], result.shape[1]
+    job.lanes, job.columns, job.longest_product = lanes, columns, longest_product
+    job.task_rows, job.task_columns = task_rows, task_columns
+    job.depth = take_axis(&table[0], result.shape[2])
+    job.height = take_axis(job.depth.first + job.depth.extent + 1, result.shape[3])
+    job.width = take_axis(job.height.first + job.height.extent + 1, result.shape[4])
+    job.weights = <const char *> &weights[0]
+    job.grads.data = <char *> &grads[0, 0, 0, 0, 0, 0]
+    job.result.data = <char *> &result[0, 0, 0, 0, 0, 0]
+    for axis in range(5):
+        job.grads.strides[axis] = grads.strides[axis]
+        job.result.strides[axis] = result.strides[axis]
+    with nogil, parallel(num_threads=threads):
+        thread = threadid()
+        for task in prange(tasks, schedule="dynamic"):
+            run_task(&job, task, <char *> &workspace[thread, 0])

@@ -1,0 +1,15 @@
+"""Backward operators of convolution and image resizing on NumPy arrays."""
+
+from gradops_cy._config import show_config
+from gradops_cy._threads import get_num_threads, set_num_threads
+from gradops_cy._version import __version__
+from gradops_cy.convolution import conv_transpose_backward_data, convolution_backward_data
+
+__all__ = [
+    "__version__",
+    "conv_transpose_backward_data",
+    "convolution_backward_data",
+    "get_num_threads",
+    "set_num_threads",
+    "show_config",
+]

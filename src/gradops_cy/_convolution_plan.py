@@ -1,0 +1,529 @@
+"""From a convolution problem to kernel calls: which tile, which blocks, how much scratch.
+
+The plan is the only place that chooses. Nothing it chooses changes a bit of the result: every
+element is one sum in one fixed order (taps, then channels), however the work is cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradops_cy import _arrays, _isa
+from gradops_cy._arrays import Array
+from gradops_cy._convolution_axis import Axis, axis_of
+from gradops_cy._convolution_problem import ConvProblem
+
+ROWS, COLUMNS, CHANNELS = 0, 1, 2
+KERNEL_NAMES = ("rows", "columns", "channels")
+
+# One task's window and results should stay in a core's second-level cache.
+WORKSPACE = 1 << 20
+# Enough positions to use a weight panel well while it is in cache.
+BLOCK_POSITIONS = 512
+# A row longer than this is cut anyway.
+BLOCK_WIDTH = 2048
+# Below this a task is not worth its own window.
+TASK_FLOP = 1 << 21
+# Below this a second thread costs more than it brings.
+THREAD_FLOP = 1 << 20
+
+_KERNELS: Any = _isa.kernels("convolution")
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def _cut(extent: int, block: int) -> int:
+    """Return the block size that cuts `extent` evenly into as many pieces as `block` would."""
+    return -(-extent // -(-extent // block))
+
+
+def aligned_bytes(count: int) -> Array:
+    """Return `count` bytes of uninitialised memory on a cache-line boundary."""
+    storage = np.empty(count + 64, np.uint8)
+    offset = -storage.ctypes.data % 64
+    return storage[offset : offset + count]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the arrays' strides allow: channels next to each other or not."""
+
+    diff_dst_channels_last: bool
+    diff_src_channels_last: bool
+    accumulate: bool
+
+
+class Plan:
+    """How one problem is computed in one memory layout.
+
+    Parameters
+    ----------
+    problem : ConvProblem
+    layout : Layout
+    num_threads : int
+        Only how the work is cut depends on it.
+    exact_halo : bool
+        Leave out products with padding instead of multiplying by zero: for weights that hold
+        NaN or Inf.
+    """
+
+    def __init__(
+        self, problem: ConvProblem, layout: Layout, num_threads: int, exact_halo: bool = False
+    ) -> None:
+        self.problem = problem
+        self.layout = layout
+        self.exact_halo = exact_halo
+        self.size = 8 if problem.dtype == 3 else 4
+        shapes, self.lanes, self.rows_nv, _ = _KERNELS.tile_shapes(problem.dtype == 3)
+        self.tile_shapes: dict[int, int] = shapes
+        self.counts = [-(-x // s) for x, s in zip(problem.diff_src, self._out_steps, strict=True)]
+        self.kernel = self._choose_kernel()
+        self._choose_directness()
+        self._choose_blocks(num_threads)
+        self.num_threads = max(1, min(num_threads, self.tasks, problem.flop // THREAD_FLOP))
+
+    @property
+    def _out_steps(self) -> tuple[int, int, int]:
+        return (1, 1, 1) if self.problem.transposed else self.problem.strides
+
+    # -- which tile ------------------------------------------------------------------------
+
+    def _choose_kernel(self) -> int:
+        """Weigh the kernels by the share of lanes at work and by the cost of changing layout."""
+        problem = self.problem
+        if self.exact_halo:
+            return ROWS
+        inputs, lanes = problem.input_channels, self.lanes
+        # Cycles of arithmetic on an element of diff_dst, against about 1.5 to move it across.
+        work = prod(problem.kernel) * inputs / (2 * lanes)
+        move = work / (work + 1.5)
+        _, _, width = self.counts
+        flat = self.counts[1] * (width + problem.kernel[2] // self._out_steps[2])
+        across = max(
+            width / _up(width, lanes),
+            self.counts[1] * width / _up(flat, lanes),
+        )
+        last = self.layout.diff_src_channels_last
+        scores = {
+            ROWS: inputs / _up(inputs, lanes) * (1 if last else move),
+            COLUMNS: across * (move if last else 1),
+        }
+        if problem.groups > 1 and inputs < lanes:
+            total = problem.diff_src_channels
+            # A load for every product: half the rate at best.
+            scores[CHANNELS] = 0.4 * total / _up(total, lanes) * (1 if last else move)
+        return max(scores, key=lambda kernel: scores[kernel])
+
+    def _choose_directness(self) -> None:
+        """Decide whether diff_dst is read, and diff_src written, without scratch."""
+        problem, layout = self.problem, self.layout
+        plain = problem.dtype in (0, 3)
+        lanes_fit = problem.input_channels % self.lanes == 0
+        one_to_one = problem.input_channels == problem.output_channels == 1
+        if self.kernel == CHANNELS:
+            lanes_fit = problem.diff_src_channels % self.lanes == 0
+        reads = plain and layout.diff_dst_channels_last
+        writes = plain and layout.diff_src_channels_last and not layout.accumulate
+        self.windowed = not {
+            ROWS: reads,
+            COLUMNS: False,
+            CHANNELS: reads and lanes_fit and one_to_one,
+        }[self.kernel]
+        self.direct = writes and lanes_fit and self.kernel != COLUMNS
+
+    # -- which blocks ----------------------------------------------------------------------
+
+    def _choose_blocks(self, num_threads: int) -> None:
+        problem = self.problem
+        self.chunk = problem.output_channels
+        self.task_groups = problem.groups if self.kernel == CHANNELS else 1
+        self.channel_splits = self.class_splits = 1
+        self.flatten = False
+        self.nv = self.rows_nv
+        depth, height, width = self.counts
+        self.block = [1, 1, min(width, BLOCK_WIDTH)]
+        if self.kernel == COLUMNS:
+            self._choose_columns_tile()
+        self._cut_channels()
+        self._shrink_to_workspace()
+        self._grow_block()
+        self._split_for_threads(num_threads)
+
+    def _choose_columns_tile(self) -> None:
+        """Choose the vectors of a tile, and whether rows of a plane run into each other."""
+        width, height = self.block[2], min(self.counts[1], 16)
+        pitch = self.axis(2, width).window
+        single = _up(width, self.lanes) * height
+        joined = _up((height - 1) * pitch + width, self.lanes)
+        self.flatten = joined < single and self.counts[1] > 1
+        vectors = (joined if self.flatten else _up(width, self.lanes)) // self.lanes
+
+        def cost(nv: int) -> float:
+            rows = _cut(self.problem.input_channels, self.tile_shapes[nv])
+            tiles = -(-self.problem.input_channels // rows) * -(-vectors // nv)
+            # Products or loads, whichever takes longer (a vector off its boundary loads twice).
+            return tiles * max(rows * nv / 2, (rows + 2 * nv) / 2, 4 * nv / 2 if rows == 1 else 4)
+
+        self.nv = min(self.tile_shapes, key=lambda nv: (cost(nv), -nv))
+
+    def _cut_channels(self) -> None:
+        """Tabulate the channel blocks: first channel, channels, tile width, panel offset."""
+        inputs = self.problem.input_channels
+        if self.kernel == CHANNELS:
+            self.blocks = np.array([[0, inputs, 0, 0]], np.intp)
+            # The last row of lanes may be read a vector too far.
+            self.group_panel = _up(self.problem.diff_src_channels, self.lanes) + self.lanes
+            return
+        unit = self.lanes if self.kernel == ROWS else 1
+        limit = self.rows_nv if self.kernel == ROWS else self.tile_shapes[self.nv]
+        units = -(-inputs // unit)
+        count = -(-units // limit)
+        edges = [units * i // count for i in range(count + 1)]
+        reduction = self.taps * self.problem.output_channels
+        self.blocks = np.array(
+            [
+                [a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction]
+                for a, b in zip(edges[:-1], edges[1:], strict=True)
+            ],
+            np.intp,
+        )
+        self.group_panel = units * unit * reduction
+
+    def _shrink_to_workspace(self) -> None:
+        """Cut channels, rows and at last residue classes until one task fits its workspace."""
+        problem = self.problem
+        while self._scratch_bytes() > WORKSPACE:
+            if self.kernel == CHANNELS and self.task_groups > 1:
+                groups = -(-self.task_groups // 2)
+                whole = self.lanes // problem.input_channels or 1
+                self.task_groups = _up(groups, whole) if groups > whole else groups
+                if self.task_groups * 2 > groups * 3:
+                    self.task_groups = groups
+            elif self.windowed and self.chunk > 64 and self.kernel != CHANNELS:
+                self.chunk = _up(self.chunk // 2, 16)
+            elif self.block[2] > 4 * self.lanes:
+                self.block[2] = _cut(self.counts[2], _up(self.block[2] // 2, self.lanes))
+            elif self.channel_splits < len(self.blocks):
+                self.channel_splits = min(2 * self.channel_splits, len(self.blocks))
+            elif self.block[2] > 1:
+                self.block[2] = _cut(self.counts[2], -(-self.block[2] // 2))
+            elif self.class_splits < len(self.residues):
+                self.class_splits = min(2 * self.class_splits, len(self.residues))
+            else:
+                break
+
+    def _grow_block(self) -> None:
+        """Take more rows into a task while they fit."""
+        for axis in (1, 0):
+            if axis == 0 and self.block[1] < self.counts[1]:
+                break
+            while self.block[axis] < self.counts[axis]:
+                before = self.block[axis]
+                grown = min(2 * before, self.counts[axis])
+                self.block[axis] = grown
+                if (
+                    prod(self.block) > BLOCK_POSITIONS and before * 2 > 4
+                ) or self._scratch_bytes() > WORKSPACE:
+                    self.block[axis] = before
+                    break
+            self.block[axis] = _cut(self.counts[axis], self.block[axis])
+
+    def _split_for_threads(self, num_threads: int) -> None:
+        """Group small tasks together, or cut few large ones, so that every thread has some."""
+        problem = self.problem
+        flop = problem.flop // self.tasks
+        if self.kernel != CHANNELS and problem.groups > 1 and flop < TASK_FLOP:
+            fewest = max(1, problem.groups * self.tasks // problem.groups // (4 * num_threads))
+            self.task_groups = max(1, min(problem.groups, TASK_FLOP // max(flop, 1), fewest))
+        wanted = 3 * num_threads if num_threads > 1 else 1
+        while self.tasks < wanted and problem.flop // self.tasks > TASK_FLOP:
+            axis = max((0, 1), key=lambda a: self.block[a])
+            if self.channel_splits < len(self.blocks) and (
+                self.channel_splits < 2 or self.block[axis] < 4
+            ):
+                self.channel_splits = min(2 * self.channel_splits, len(self.blocks))
+            elif self.block[axis] > 1:
+                self.block[axis] = _cut(self.counts[axis], -(-self.block[axis] // 2))
+            elif self.task_groups > 1:
+                self.task_groups = -(-self.task_groups // 2)
+            else:
+                break
+
+    @property
+    def tasks(self) -> int:
+        """Independent pieces of work."""
+        ranges = -(-self.problem.groups // self.task_groups)
+        blocks = prod(-(-n // b) for n, b in zip(self.counts, self.block, strict=True))
+        splits = self.channel_splits * self.class_splits
+        return self.problem.batch * ranges * blocks * splits
+
+    # -- scratch ---------------------------------------------------------------------------
+
+    def axis(self, number: int, block: int) -> Axis:
+        """Return the table of one axis for blocks of `block` positions."""
+        problem = self.problem
+        return axis_of(
+            problem.transposed,
+            problem.diff_src[number],
+            problem.diff_dst[number],
+            problem.kernel[number],
+            problem.strides[number],
+            problem.dilations[number],
+            problem.pads_begin[number],
+            block,
+            self.kernel == COLUMNS,
+        )
+
+    @property
+    def axes(self) -> list[Axis]:
+        """The tables of the three axes."""
+        return [self.axis(number, block) for number, block in enumerate(self.block)]
+
+    @property
+    def merge(self) -> int:
+        """How many taps along the last axis are one run of memory in the window."""
+        mergeable = self.kernel == ROWS and self.windowed and not self.exact_halo
+        if not mergeable or self.chunk < self.problem.output_channels:
+            return 1
+        axis = self.axes[2]
+        return len(axis.taps) if axis.out_step == 1 and axis.adjacent else 1
+
+    @cached_property
+    def _tap_tables(self) -> tuple[Array, Array]:
+        """Return the residue classes with their ranges of taps, and every tap by axis."""
+        axes = [self.axis(number, 1) for number in range(3)]
+        residues, taps = [], []
+        for rd in range(axes[0].classes):
+            for rh in range(axes[1].classes):
+                for rw in range(axes[2].classes):
+                    begin = len(taps)
+                    taps += [
+                        (d, h, w)
+                        for d in axes[0].class_taps(rd)
+                        for h in axes[1].class_taps(rh)
+                        for w in axes[2].class_taps(rw)
+                    ]
+                    residues.append((rd, rh, rw, begin, len(taps)))
+        return (
+            np.array(residues, np.intp).reshape(-1, 5),
+            np.array(taps, np.intp).reshape(-1, 3),
+        )
+
+    @property
+    def residues(self) -> Array:
+        """The residue classes: residues on the three axes, first tap and last + 1."""
+        return self._tap_tables[0]
+
+    @property
+    def taps(self) -> int:
+        """Taps that touch the result."""
+        return len(self._tap_tables[1])
+
+    def _result_pitch(self) -> int:
+        if self.kernel == CHANNELS:
+            return _up(self.task_groups * self.problem.input_channels, self.lanes)
+        if self.kernel == ROWS:
+            edges = [
+                len(self.blocks) * i // self.channel_splits for i in range(self.channel_splits + 1)
+            ]
+            widths = self.blocks[:, 2] * self.lanes
+            return max(
+                int(widths[a:b].sum()) for a, b in zip(edges[:-1], edges[1:], strict=True)
+            )
+        depth, height, width = self.block
+        tile = self.nv * self.lanes
+        if self.flatten:
+            unit = depth * _up((height - 1) * self.axis(2, width).window + width, tile)
+        else:
+            unit = depth * height * _up(width, tile)
+        return unit * -(-len(self.residues) // self.class_splits)
+
+    def _sizes(self) -> dict[str, int]:
+        """Return the bytes of the parts of a thread's scratch."""
+        problem = self.problem
+        axes = self.axes
+        window = prod(axis.window for axis in axes)
+        pitch = self._result_pitch()
+        positions = prod(self.block)
+        classes = -(-len(self.residues) // self.class_splits)
+        row = self.chunk * self.merge
+        if self.kernel == CHANNELS:
+            row = problem.output_channels * pitch
+        most_taps = int((self.residues[:, 4] - self.residues[:, 3]).max())
+        staging = 0
+        if self.windowed:
+            channels = self.chunk * (self.task_groups if self.kernel == CHANNELS else 1)
+            staging = 16 * max(axes[2].window, channels)
+            if self.kernel == CHANNELS:
+                staging += axes[2].window * channels
+        if self.kernel == COLUMNS:
+            channels = -(-len(self.blocks) // self.channel_splits)
+            channels *= int(self.blocks[:, 1].max())
+            # Tiles run past the end of the last row of the window.
+            window_elements = window * self.chunk + self.nv * self.lanes + axes[2].window
+            if self.flatten:
+                window_elements += self.nv * self.lanes
+            results, pointers = channels * pitch, most_taps * self.chunk
+        else:
+            window_elements = window * row // self.merge if self.kernel == ROWS else window * row
+            results = 0 if self.direct else positions * classes * pitch
+            pointers = positions * (1 + most_taps)
+        sizes = {
+            "zero_bytes": row * self.size,
+            "window_bytes": window_elements * self.size if self.windowed else 0,
+            "result_bytes": results * self.size,
+            "pointer_bytes": pointers * 8,
+            "staging_bytes": staging * self.size,
+        }
+        return {name: _up(value, 64) for name, value in sizes.items()}
+
+    def _scratch_bytes(self) -> int:
+        return sum(self._sizes().values())
+
+    # -- execution -------------------------------------------------------------------------
+
+    @cached_property
+    def _tables(self) -> tuple[list[Array], Array, Array, dict[str, int]]:
+        """Return what the kernel reads: axis tables, residues, taps and scalars."""
+        residues, taps = self._tap_tables
+        merge = self.merge
+        if merge > 1:
+            residues, taps = residues.copy(), taps[::merge].copy()
+            residues[:, 3:] //= merge
+        sizes = self._sizes()
+        blocking = {
+            "kernel": self.kernel,
+            "dtype": self.problem.dtype,
+            "windowed": int(self.windowed),
+            "direct": int(self.direct),
+            "flatten": int(self.flatten),
+            "exact_halo": int(self.exact_halo),
+            "groups": self.problem.groups,
+            "task_groups": self.task_groups,
+            "input_channels": self.problem.input_channels,
+            "output_channels": self.problem.output_channels,
+            "chunk": self.chunk,
+            "merge": merge,
+            "channel_splits": self.channel_splits,
+            "class_splits": self.class_splits,
+            "group_panel": self.group_panel,
+            "nv": self.nv,
+            "result_pitch": self._result_pitch(),
+            **sizes,
+            "scratch_bytes": sum(sizes.values()),
+        }
+        return [axis.table(self.windowed) for axis in self.axes], residues, taps, blocking
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of the packed weights."""
+        if self.kernel == CHANNELS:
+            rows = self.taps * self.problem.output_channels
+            return max(rows * self.group_panel * self.size, 64)
+        return max(self.problem.groups * self.group_panel * self.size, 64)
+
+    def pack(self, weights: Array) -> tuple[Array, bool]:
+        """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
+        packed = aligned_bytes(self.packed_bytes)
+        taps = self._tap_tables[1]
+        coordinates = np.stack(
+            [self.axis(a, 1).taps[taps[:, a]] if len(taps) else taps[:, a] for a in range(3)],
+            axis=1,
+        )
+        finite = _KERNELS.pack_weights(
+            _arrays.byte_view(weights),
+            packed,
+            np.ascontiguousarray(coordinates),
+            self._panel_blocks(),
+            self.problem.dtype,
+            self.kernel,
+            self.chunk,
+            self.group_panel,
+            self.num_threads,
+        )
+        return packed, bool(finite)
+
+    def _panel_blocks(self) -> Array:
+        """Return the channel blocks with their width in elements instead of vectors."""
+        if self.kernel != ROWS:
+            return self.blocks
+        return self.blocks * np.array([1, 1, self.lanes, 1], np.intp)
+
+    def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> None:
+        """Compute diff_src from (N, C, D, H, W) views and packed weights."""
+        axes, residues, taps, blocking = self._tables
+        scratch = aligned_bytes(self.num_threads * blocking["scratch_bytes"])
+        _KERNELS.convolve(
+            _arrays.byte_view(diff_dst),
+            packed,
+            _arrays.byte_view(diff_src),
+            *axes,
+            residues,
+            taps,
+            self.blocks,
+            blocking,
+            scratch,
+            self.num_threads,
+            self.layout.accumulate,
+        )
+
+    def describe(self) -> str:
+        """Return kernel, tiles, tasks, scratch and operations in a few lines."""
+        blocking = self._tables[3]
+        vectors = self.nv if self.kernel == COLUMNS else int(self.blocks[:, 2].max())
+        rows = self.tile_shapes.get(vectors, max(self.tile_shapes.values()))
+        tile = f"{rows} rows x {vectors} vectors of {self.lanes}"
+        return "\n".join(
+            [
+                f"problem   {self.problem}",
+                f"kernel    {KERNEL_NAMES[self.kernel]}, tier {_isa.TIER}, tiles of {tile}",
+                f"reads     {'a packed window' if self.windowed else 'diff_dst in place'}",
+                f"writes    {'diff_src in place' if self.direct else 'through scratch'}",
+                f"tasks     {self.tasks} of {'x'.join(map(str, self.block))} positions, "
+                f"{len(self.residues)} residue classes, {self.channel_splits} channel ranges",
+                f"threads   {self.num_threads}",
+                f"memory    {self.packed_bytes} bytes of packed weights, "
+                f"{blocking['scratch_bytes']} bytes of scratch a thread",
+                f"work      {self.problem.flop} flop",
+            ]
+        )
+
+
+@lru_cache(maxsize=128)
+def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, exact_halo: bool) -> Plan:
+    """Return the plan of a problem; the cache is bounded and holds tables, never weights."""
+    return Plan(problem, layout, num_threads, exact_halo)
+
+
+def execute(
+    problem: ConvProblem,
+    diff_dst: Array,
+    weights: Array,
+    diff_src: Array,
+    *,
+    accumulate: bool,
+    num_threads: int,
+) -> None:
+    """Plan, pack and run: `diff_dst`, `diff_src` are (N, C, D, H, W), `weights` (g, O, I, D, H, W)."""
+    layout = Layout(
+        diff_dst_channels_last=_channels_last(diff_dst),
+        diff_src_channels_last=_channels_last(diff_src),
+        accumulate=accumulate,
+    )
+    plan = plan_for(problem, layout, num_threads, False)
+    packed, finite = plan.pack(weights)
+    if not finite:
+        plan = plan_for(problem, layout, num_threads, True)
+        packed, _ = plan.pack(weights)
+    plan.run(diff_dst, packed, diff_src)
+
+
+def _channels_last(array: Array) -> bool:
+    return array.strides[1] == array.itemsize

@@ -1,0 +1,91 @@
+"""The canonical form of both convolution operators: checked facts, always three spatial axes.
+
+Both operators compute, for every result position ``x`` on each axis,
+
+    diff_src[x] = sum over taps k and channels o of diff_dst[y(x, k), o] · W[o, k]
+
+ConvolutionBackwardData with ``y·S = x + PB - k·D`` (only where S divides the right side),
+ConvTransposeBackwardData with ``y = x·S + k·D - PB``. They differ in nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradops_cy import _arrays
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ConvProblem:
+    """What is to be computed, with oneDNN's letters in :meth:`__str__`."""
+
+    transposed: bool
+    dtype: int
+    batch: int
+    groups: int
+    diff_src_channels: int
+    diff_dst_channels: int
+    diff_src: Triple
+    diff_dst: Triple
+    kernel: Triple
+    strides: Triple
+    dilations: Triple
+    pads_begin: Triple
+    rank: int
+
+    @property
+    def input_channels(self) -> int:
+        """Channels of diff_src in a group."""
+        return self.diff_src_channels // self.groups
+
+    @property
+    def output_channels(self) -> int:
+        """Channels of diff_dst in a group."""
+        return self.diff_dst_channels // self.groups
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations without those on padding."""
+        total = 2 * self.batch * self.diff_src_channels * self.output_channels
+        for axis in range(3):
+            total *= self._products(axis)
+        return total
+
+    def _products(self, axis: int) -> int:
+        """Count the (position, tap) pairs of an axis that meet inside both tensors."""
+        large, small = self.diff_src[axis], self.diff_dst[axis]
+        if self.transposed:
+            large, small = small, large
+        stride, pad = self.strides[axis], self.pads_begin[axis]
+        count = 0
+        for tap in range(self.kernel[axis]):
+            shift = tap * self.dilations[axis] - pad
+            first = max(0, -(shift // stride))
+            last = min(small - 1, (large - 1 - shift) // stride)
+            count += max(0, last - first + 1)
+        return count
+
+    def __str__(self) -> str:
+        """Return benchdnn's problem string (dilations counted from 0, as there)."""
+        ic, oc = self.diff_src_channels, self.diff_dst_channels
+        i, o = self.diff_src, self.diff_dst
+        axes = "dhw"[3 - self.rank :]
+        parts = [f"g{self.groups}" if self.groups > 1 else "", f"mb{self.batch}", f"ic{ic}"]
+        for names, values in (("i", i), (f"oc{oc}o", o), ("k", self.kernel)):
+            prefix, letter = names[:-1], names[-1]
+            parts.append(prefix)
+            parts += [f"{letter}{a}{values[3 - self.rank + n]}" for n, a in enumerate(axes)]
+        for letter, values, default, base in (
+            ("s", self.strides, 1, 0),
+            ("d", self.dilations, 1, 1),
+            ("p", self.pads_begin, 0, 0),
+        ):
+            used = values[3 - self.rank :]
+            if any(value != default for value in used):
+                parts += [
+                    f"{letter}{a}{value - base}" for a, value in zip(axes, used, strict=True)
+                ]
+        kind = "deconv" if self.transposed else "conv"
+        return f"{kind}:{_arrays.DTYPE_NAMES[self.dtype]}:" + "".join(parts)

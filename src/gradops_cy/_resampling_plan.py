@@ -1,0 +1,265 @@
+"""From a resampling problem to kernel calls: weight tables, block sizes, the choice of kernel.
+
+Every axis gets the table of its gather: source index x is touched by the destination indices
+``start[x] <= y < start[x] + first[x+1] - first[x]``, a run because coordinates are monotone, with
+weights ``weight[first[x]:first[x+1]]``. The kernels reduce depth and height while they load
+rows, then the width, in vectors whose lanes are
+
+- channels, where these lie innermost, or
+- 16 rows of the result, transposed in cache, where the width lies innermost.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradops_cy import _arrays, _isa
+from gradops_cy._arrays import Array
+from gradops_cy._resampling_problem import AXES, ResampleProblem
+
+_kernels = _isa.kernels("resampling")
+
+# Destination indices whose coordinates are computed at once: bounds both the temporaries and
+# the integers, which stay exact up to extents of 2**40.
+_CHUNK = 1 << 20
+# Elements of a block in cache, the fewest and most channels of one, and the runs that it holds.
+_BLOCK_ELEMENTS = 8192
+_MIN_CHANNELS = 64
+_MAX_CHANNELS = 512
+_RUNS_IN_BLOCK = 4
+# Elements loaded and stored by one task, about; and those worth a thread of its own.
+_TASK_ELEMENTS = 1 << 16
+_THREAD_ELEMENTS = 1 << 15
+# Plans are kept for problems of moderate extents only, so that the cache stays small.
+_CACHED_EXTENTS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class AxisTable:
+    """Which destination indices touch each source index of an axis, with which weights."""
+
+    start: Array
+    count: Array
+    weights: Array
+
+
+def _chunks(extent: int) -> itertools.starmap[range]:
+    bounds = itertools.chain(range(0, extent, _CHUNK), (extent,))
+    return itertools.starmap(range, itertools.pairwise(bounds))
+
+
+def _exact_coordinates(
+    mode: str, coordinates: str, src: int, dst: int, indices: range
+) -> tuple[Array, Array]:
+    """Return floor and fraction of ``(slope·y + shift)/divisor``, the integer form of a mode."""
+    centred = coordinates in ("half_pixel", "pytorch_half_pixel")
+    if dst == 1 and coordinates in ("align_corners", "pytorch_half_pixel"):
+        slope, shift, divisor = 0, 0, 1
+    elif coordinates == "align_corners":
+        slope, shift, divisor = 2 * (src - 1), 0, 2 * (dst - 1)
+    else:
+        slope, shift, divisor = 2 * src, src - dst if centred else 0, 2 * dst
+    if mode == "nearest" and coordinates != "asymmetric" and slope:
+        shift += divisor // 2
+    low, rest = divmod(slope * indices.start + shift, divisor)
+    numerator = rest + slope * np.arange(len(indices), dtype=np.int64)
+    whole = numerator // divisor
+    return low + whole, (numerator - whole * divisor) / divisor
+
+
+def _float_coordinates(
+    mode: str, coordinates: str, src: int, dst: int, scale: float, indices: range
+) -> tuple[Array, Array]:
+    """Return floor and fraction of the coordinates for a scale that is given."""
+    index = np.arange(indices.start, indices.stop, dtype=np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        if coordinates == "asymmetric":
+            coordinate = index / scale
+        elif coordinates == "pytorch_half_pixel" and dst == 1:
+            coordinate = np.zeros(len(index))
+        else:
+            coordinate = (index + 0.5) / scale - 0.5
+    if mode == "nearest" and coordinates != "asymmetric":
+        coordinate = coordinate + 0.5
+    coordinate = np.clip(coordinate, -1.0, float(src))
+    low = np.floor(coordinate)
+    return low.astype(np.int64), coordinate - low
+
+
+def axis_table(
+    mode: str, coordinates: str, src: int, dst: int, scale: float, dtype: np.dtype[Any]
+) -> AxisTable:
+    """Build the gather table of one axis; `scale` 0 means the ratio of the extents."""
+    low = np.empty(dst, np.int64)
+    fraction = np.zeros(dst, np.float64) if mode == "linear" else None
+    for indices in _chunks(dst):
+        part = slice(indices.start, indices.stop)
+        if scale and coordinates != "align_corners":
+            floor, rest = _float_coordinates(mode, coordinates, src, dst, scale, indices)
+        else:
+            floor, rest = _exact_coordinates(mode, coordinates, src, dst, indices)
+        outside = (floor < 0) | (floor >= src - 1)
+        low[part] = np.clip(floor, 0, src - 1)
+        if fraction is not None:
+            rest[outside] = 0.0
+            fraction[part] = rest
+    high = low if fraction is None else low + (fraction > 0)
+    # Coordinates do not decrease: those at or below x and those above x-1 are prefixes.
+    index = np.arange(src)
+    start = np.searchsorted(high, index, side="left")
+    count = np.searchsorted(low, index, side="right") - start
+    first = np.cumsum(count) - count
+    total = int(count.sum())
+    if fraction is None:
+        return AxisTable(start, count, np.ones(total, dtype))
+    # A product list entry belongs to the low end of its destination's step, or to the high one.
+    owner = np.repeat(index, count)
+    touched = np.arange(total) - np.repeat(first - start, count)
+    rest = fraction[touched]
+    weights = np.where(low[touched] == owner, 1.0 - rest, rest)
+    return AxisTable(start, count, weights.astype(dtype))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResamplePlan:
+    """The tables and block sizes of one problem; reusable, and independent of the threads.
+
+    Attributes
+    ----------
+    table : ndarray of intp
+        For each axis the starts, then the places of the weights with the end of the last.
+    weights : ndarray
+        The weights of the three axes, in the type that computes.
+    lanes : int
+        Vector lanes of a block: channels, or rows of the result.
+    columns : int
+        The most columns of a block, loaded or stored.
+    longest_product : int
+        The most rows of diff_dst that touch one row of the result.
+    task_rows, task_columns : int
+        Result rows (or, with lanes of channels, positions) and columns of a task.
+    """
+
+    problem: ResampleProblem
+    table: Array
+    weights: Array
+    lanes: int
+    columns: int
+    longest_product: int
+    task_rows: int
+    task_columns: int
+    workspace_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """Result rows along the width: of all channels, or of a channel block."""
+        problem = self.problem
+        rows = problem.batch * problem.src[0] * problem.src[1]
+        return rows if problem.innermost == "channels" else rows * problem.channels
+
+    @property
+    def tasks(self) -> int:
+        """Independent tasks, each with results of its own."""
+        problem = self.problem
+        blocks = 1 if problem.innermost == "width" else -(-problem.channels // self.lanes)
+        return (
+            blocks * -(-self.rows // self.task_rows) * -(-problem.src[2] // self.task_columns)
+        )
+
+    def threads(self, num_threads: int) -> int:
+        """Return how many of `num_threads` threads the problem can feed."""
+        problem = self.problem
+        elements = problem.batch * problem.channels * (math.prod(problem.src) + math.prod(problem.dst))
+        return max(1, min(num_threads, self.tasks, elements // _THREAD_ELEMENTS))
+
+    def describe(self) -> str:
+        """Return the plan in a line."""
+        return (
+            f"{self.problem}: {self.problem.innermost} kernel of tier {_isa.TIER}, "
+            f"{self.lanes} lanes x {self.columns} columns, {self.tasks} tasks of "
+            f"{self.task_rows} rows x {self.task_columns} columns, "
+            f"{self.workspace_bytes} bytes of workspace per thread"
+        )
+
+    def run(self, grads: Array, result: Array, *, accumulate: bool, num_threads: int) -> None:
+        """Compute `result` from `grads`, both viewed as (N, C, D, H, W)."""
+        problem = self.problem
+        threads = self.threads(num_threads)
+        _kernels.resample(
+            _arrays.byte_view(grads),
+            _arrays.byte_view(result),
+            problem.load_dtype,
+            problem.store_dtype,
+            accumulate,
+            problem.innermost == "channels",
+            self.table,
+            self.weights.view(np.uint8),
+            self.lanes,
+            self.columns,
+            self.longest_product,
+            self.task_rows,
+            self.task_columns,
+            self.tasks,
+            np.empty((threads, self.workspace_bytes), np.uint8),
+        )
+
+
+def _build(problem: ResampleProblem) -> ResamplePlan:
+    dtype = np.dtype(np.float64 if problem.computes_f64 else np.float32)
+    axes = [
+        axis_table(problem.mode, problem.coordinates, src, dst, scale, dtype)
+        for src, dst, scale in zip(problem.src, problem.dst, problem.scales, strict=True)
+    ]
+    place, pieces = 0, []
+    for axis in axes:
+        ends = place + np.cumsum(axis.count)
+        pieces += [axis.start, np.concatenate(([place], ends))]
+        place = int(ends[-1])
+    longest = [int(axis.count.max()) for axis in axes]
+
+    if problem.innermost == "channels":
+        limit = _BLOCK_ELEMENTS // (_RUNS_IN_BLOCK * longest[2]) // 16 * 16
+        limit = max(_MIN_CHANNELS, min(_MAX_CHANNELS, limit))
+        lanes = -(-problem.channels // -(-problem.channels // limit))
+        lanes = min(problem.channels, -(-lanes // 16) * 16)
+    else:
+        lanes = _kernels.ROW_LANES
+    columns = max(min(_kernels.MAX_RUN, longest[2]), _BLOCK_ELEMENTS // lanes)
+    columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
+
+    # A task's columns are a multiple of the block's, its rows of the lanes.
+    task_columns = columns * max(1, _TASK_ELEMENTS // (columns * lanes))
+    ratio = 1 + math.prod(problem.dst) / math.prod(problem.src)
+    row_elements = min(task_columns, problem.src[2]) * ratio
+    if problem.innermost == "channels":
+        task_rows = max(1, int(_TASK_ELEMENTS / (row_elements * lanes)))
+    else:
+        task_rows = max(1, int(_TASK_ELEMENTS / (row_elements * lanes))) * lanes
+    return ResamplePlan(
+        problem=problem,
+        table=np.concatenate(pieces).astype(np.intp, copy=False),
+        weights=np.concatenate([axis.weights for axis in axes]),
+        lanes=lanes,
+        columns=columns,
+        longest_product=longest[0] * longest[1],
+        task_rows=task_rows,
+        task_columns=task_columns,
+        workspace_bytes=_kernels.workspace_bytes(
+            dtype.itemsize, lanes, columns, longest[0] * longest[1], longest[2]
+        ),
+    )
+
+
+_cached = functools.lru_cache(maxsize=64)(_build)
+
+
+def plan(problem: ResampleProblem) -> ResamplePlan:
+    """Return the plan of a problem."""
+    small = sum(problem.src) + sum(problem.dst) <= _CACHED_EXTENTS
+    return _cached(problem) if small else _build(problem)

@@ -1,0 +1,552 @@
+"""The two convolution operators: signatures, checks, and the problem they build."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradops_cy import _arrays, _attributes, _convolution_plan, _threads
+from gradops_cy._arrays import Array
+from gradops_cy._convolution_problem import ConvProblem, Triple
+
+Integers = int | Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
+
+_AUTO_PAD = ("none", "valid", "same_upper", "same_lower")
+_AUTO_PAD_RULES = ("forward", "page")
+
+
+class _Call:
+    """The attributes of one call, read and checked, and the steps that both operators share."""
+
+    def __init__(
+        self,
+        op: str,
+        diff_dst: Array,
+        weights: Array,
+        *,
+        strides: object,
+        pads_begin: object,
+        pads_end: object,
+        dilations: object,
+        auto_pad: object,
+        auto_pad_rule: object,
+        output_padding: object,
+        groups: object,
+        data_format: object,
+    ) -> None:
+        self.op = op
+        self.diff_dst = _arrays.check_array(op, "diff_dst", diff_dst)
+        self.weights = _arrays.check_array(op, "weights", weights)
+        _arrays.check_rank(op, "diff_dst", diff_dst.ndim)
+        _arrays.same_dtype(op, "weights", weights.dtype, diff_dst.dtype)
+        if weights.ndim != diff_dst.ndim:
+            raise ValueError(
+                f"{op}: weights must have {diff_dst.ndim} axes like diff_dst, got {weights.ndim}"
+            )
+        self.format = _arrays.data_format(op, data_format, diff_dst.ndim)
+        self.dst = _arrays.extents(diff_dst.shape, self.format)
+        self.rank = len(self.dst.spatial)
+        if 0 in weights.shape:
+            raise ValueError(f"{op}: weights must have no zero extent, got shape {weights.shape}")
+        if 0 in self.dst.spatial or self.dst.channels == 0:
+            raise ValueError(
+                f"{op}: diff_dst must have no zero extent but the batch's, got shape "
+                f"{diff_dst.shape}"
+            )
+        axes = self.rank
+        self.strides = _attributes.integers(op, "strides", strides, axes, minimum=1)
+        self.dilations = _attributes.integers(op, "dilations", dilations, axes, minimum=1)
+        self.pads_begin = _attributes.integers(op, "pads_begin", pads_begin, axes, minimum=0)
+        self.pads_end = _attributes.integers(op, "pads_end", pads_end, axes, minimum=0)
+        self.auto_pad = (
+            "none" if auto_pad is None else _attributes.choice(op, "auto_pad", auto_pad, _AUTO_PAD)
+        )
+        self.auto_pad_rule = _attributes.choice(
+            op, "auto_pad_rule", auto_pad_rule, _AUTO_PAD_RULES
+        )
+        self.output_padding = self._read_output_padding(output_padding)
+        self.groups = _attributes.integer(op, "groups", groups, minimum=1)
+
+    def _read_output_padding(self, value: object) -> tuple[int, ...]:
+        if value is None:
+            return (0,) * self.rank
+        if not isinstance(value, int | np.integer):
+            # oneDNN's own graphs carry twelve zeros for "none".
+            values = _attributes.items(
+                self.op, "output_padding", value, "an integer or a list of integers"
+            )
+            if all(
+                isinstance(v, int | np.integer) and not isinstance(v, bool) and v == 0
+                for v in values
+            ):
+                return (0,) * self.rank
+        return _attributes.integers(self.op, "output_padding", value, self.rank, minimum=0)
+
+    def effective_kernel(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the extents that the dilated kernel spans."""
+        return tuple((k - 1) * d + 1 for k, d in zip(kernel, self.dilations, strict=True))
+
+    def resolve_pads(self, totals: tuple[int, ...]) -> None:
+        """Replace the pads as auto_pad says; `totals` are those of the ``same_*`` rules."""
+        if self.auto_pad == "valid":
+            self.pads_begin = self.pads_end = (0,) * self.rank
+        elif self.auto_pad != "none":
+            small = tuple(total // 2 for total in totals)
+            large = tuple(total - total // 2 for total in totals)
+            odd_at_end = (self.auto_pad == "same_upper") == (self.auto_pad_rule == "forward")
+            self.pads_begin, self.pads_end = (small, large) if odd_at_end else (large, small)
+
+    def run(
+        self,
+        weights: Array,
+        diff_src: _arrays.Extents,
+        out: Array | None,
+        accumulate: object,
+        num_threads: int | None,
+        *,
+        transposed: bool,
+    ) -> Array:
+        """Compute the result from weights viewed as (groups, O, I, spatial...)."""
+        op = self.op
+        threads = _threads.resolve(op, num_threads)
+        add = _attributes.flag(op, "accumulate", accumulate)
+        dtype = self.diff_dst.dtype.newbyteorder("=")
+        result = _arrays.result_array(
+            op,
+            out,
+            _arrays.shape_of(diff_src, self.format),
+            dtype,
+            accumulate=add,
+            inputs={"diff_dst": self.diff_dst, "weights": self.weights},
+        )
+        if diff_src.batch == 0:
+            return result
+        problem = ConvProblem(
+            transposed=transposed,
+            dtype=_arrays.DTYPE_CODES[dtype],
+            batch=diff_src.batch,
+            groups=self.groups,
+            diff_src_channels=diff_src.channels,
+            diff_dst_channels=self.dst.channels,
+            diff_src=_triple(diff_src.spatial),
+            diff_dst=_triple(self.dst.spatial),
+            kernel=_triple(weights.shape[3:]),
+            strides=_triple(self.strides),
+            dilations=_triple(self.dilations),
+            pads_begin=_triple(self.pads_begin, 0),
+            rank=self.rank,
+        )
+        missing = (np.newaxis,) * (3 - self.rank)
+        _convolution_plan.execute(
+            problem,
+            _arrays.canonical(_arrays.native(self.diff_dst), self.format),
+            _arrays.native(weights)[(slice(None),) * 3 + missing],
+            _arrays.canonical(result, self.format),
+            accumulate=add,
+            num_threads=threads,
+        )
+        return result
+
+
+def _triple(values: tuple[int, ...], fill: int = 1) -> Triple:
+    """Put 1 to 3 spatial values at the end of three."""
+    a, b, c = (fill,) * (3 - len(values)) + tuple(values)
+    return a, b, c
+
+
+def _split_axis(array: Array, axis: int, groups: int) -> Array:
+    """Split one axis in two, the group first: always a view."""
+    stride, extent = array.strides[axis], array.shape[axis]
+    return np.lib.stride_tricks.as_strided(
+        array,
+        (*array.shape[:axis], groups, extent // groups, *array.shape[axis + 1 :]),
+        (*array.strides[:axis], stride * (extent // groups), stride, *array.strides[axis + 1 :]),
+        writeable=False,
+    )
+
+
+def convolution_backward_data(
+    diff_dst: Array,
+    weights: Array,
+    dst_shape: Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]] | None = None,
+    *,
+    strides: Integers,
+    pads_begin: Integers,
+    pads_end: Integers,
+    dilations: Integers,
+    auto_pad: str | None = "none",
+    auto_pad_rule: str = "forward",
+    output_padding: Integers | None = None,
+    groups: int = 1,
+    data_format: str = "NXC",
+    weights_format: str = "XIO",
+    out: Array | None = None,
+    accumulate: bool = False,
+    num_threads: int | None = None,
+) -> Array:
+    r"""Compute the gradient of a convolution with respect to its input.
+
+    With strides S, dilations D, pads_begin PB and group q owning the input channels
+    [q·I/g, (q+1)·I/g) and the output channels [q·O/g, (q+1)·O/g),
+
+    .. math::
+
+        diff\_src[n, i, x] = \sum_{o, k, y :\; yS + kD - PB = x} diff\_dst[n, o, y]\, W[o, i, k]
+
+    Parameters
+    ----------
+    diff_dst : ndarray of shape (N, *y, O) or (N, O, *y)
+        Gradient of the convolution's output, of 1 to 3 spatial axes; float32, float16,
+        bfloat16 (``ml_dtypes``) or float64. Any strides.
+    weights : ndarray of shape (*K, I/g, O) or (O, I/g, *K)
+        The convolution's weights, in `weights_format`, of diff_dst's dtype.
+    dst_shape : sequence of int or 1-D integer array, optional
+        Shape of the result (this operator's output): all axes in the order of `data_format`, or
+        the spatial extents alone. Without it each extent is
+        ``S·(y-1) + (K-1)·D + 1 - PB - PE + output_padding``.
+    strides, dilations : int or sequence of int
+        At least 1, one for all spatial axes or one for each.
+    pads_begin, pads_end : int or sequence of int
+        At least 0; ignored where `auto_pad` is not ``none``.
+    auto_pad : {"none", "valid", "same_upper", "same_lower"}
+        ``valid`` sets no pads; ``same_*`` splits
+        ``max(0, S·(y-1) + (K-1)·D + 1 - x + output_padding)`` in halves. Any case.
+    auto_pad_rule : {"forward", "page"}
+        Where the odd cell goes: ``forward`` puts it at the end for same_upper and at the
+        beginning for same_lower, as the forward operators of oneDNN, ONNX and TensorFlow do;
+        ``page`` does the reverse, as the operator's page says.
+    output_padding : int or sequence of int, optional
+        At least 0. With `dst_shape` it only enters the total of ``same_*``.
+    groups : int
+        Divides I and O.
+    data_format : {"NXC", "NCX"}
+        Order of the axes of diff_dst and of the result; also spelled out (``NHWC``).
+    weights_format : {"XIO", "OIX"}
+        Order of the axes of `weights`.
+    out : ndarray, optional
+        Where to write the result: its shape and dtype, no overlap with an input.
+    accumulate : bool
+        Add to `out` instead of overwriting it, rounded once.
+    num_threads : int, optional
+        Threads of this call; by default :func:`gradops_cy.get_num_threads`.
+
+    Returns
+    -------
+    ndarray of shape (N, *x, I) or (N, I, *x)
+        diff_src, of diff_dst's dtype; `out` where given.
+
+    Raises
+    ------
+    TypeError
+        Where an argument has a wrong type or dtype.
+    ValueError
+        Where an attribute is out of range, shapes do not fit each other, `dst_shape` is not one
+        that a convolution with these attributes maps to diff_dst's, or `out` cannot be used.
+        `out` is untouched then.
+
+    Notes
+    -----
+    Halves accumulate in float32 and round once, to nearest even. Results are bitwise identical
+    for every number of threads and every split of the batch. Source: the oneDNN Graph page
+    *ConvolutionBackwardData*, whose ``same_*`` formula is that of ``auto_pad_rule="page"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gradops_cy import convolution_backward_data
+    >>> diff_dst = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
+    >>> weights = np.array([1, 0, 1, 0, 1, 0, 1, 0, 1], np.float32).reshape(1, 1, 3, 3)
+    >>> convolution_backward_data(
+    ...     diff_dst, weights, strides=1, pads_begin=0, pads_end=0, dilations=1,
+    ...     data_format="NCX", weights_format="OIX",
+    ... )[0, 0]
+    array([[0., 1., 0., 1.],
+           [2., 3., 3., 3.],
+           [0., 3., 3., 1.],
+           [2., 3., 2., 3.]], dtype=float32)
+
+    The two rules of auto_pad differ where the total is odd:
+
+    >>> dy = np.array([1, 10, 100, 1000], np.float32).reshape(1, 4, 1)
+    >>> w = np.array([1, 2, 4], np.float32).reshape(3, 1, 1)
+    >>> for rule in "forward", "page":
+    ...     convolution_backward_data(
+    ...         dy, w, [1, 8, 1], strides=2, pads_begin=0, pads_end=0, dilations=1,
+    ...         auto_pad="same_upper", auto_pad_rule=rule,
+    ...     ).ravel().astype(int)
+    array([   1,    2,   14,   20,  140,  200, 1400, 2000])
+    array([   2,   14,   20,  140,  200, 1400, 2000, 4000])
+    """
+    op = "convolution_backward_data"
+    call = _Call(
+        op,
+        diff_dst,
+        weights,
+        strides=strides,
+        pads_begin=pads_begin,
+        pads_end=pads_end,
+        dilations=dilations,
+        auto_pad=auto_pad,
+        auto_pad_rule=auto_pad_rule,
+        output_padding=output_padding,
+        groups=groups,
+        data_format=data_format,
+    )
+    layout = _attributes.choice(op, "weights_format", weights_format, ("XIO", "OIX"))
+    oix = weights if layout == "OIX" else np.moveaxis(weights, (-1, -2), (0, 1))
+    outputs, inputs, kernel = oix.shape[0], oix.shape[1], oix.shape[2:]
+    if outputs % call.groups:
+        raise ValueError(
+            f"{op}: groups must divide the {outputs} output channels of weights, got {call.groups}"
+        )
+    if outputs != call.dst.channels:
+        raise ValueError(
+            f"{op}: weights of format {layout} must have O = {call.dst.channels}, the channels of "
+            f"diff_dst, got shape {weights.shape} with O = {outputs}"
+        )
+    span = call.effective_kernel(kernel)
+    given = _given_shape(call, dst_shape, inputs * call.groups)
+    if given is None:
+        if call.auto_pad.startswith("same"):
+            raise ValueError(
+                f"{op}: dst_shape must be given with auto_pad {call.auto_pad}, got None"
+            )
+        call.resolve_pads(())
+        spatial = tuple(
+            s * (y - 1) + e - pb - pe + extra
+            for s, y, e, pb, pe, extra in zip(
+                call.strides,
+                call.dst.spatial,
+                span,
+                call.pads_begin,
+                call.pads_end,
+                call.output_padding,
+                strict=True,
+            )
+        )
+        for axis, extent in enumerate(spatial):
+            if extent < 1:
+                raise ValueError(
+                    f"{op}: the derived result extent of spatial axis {axis} must be at least 1, "
+                    f"got {extent}"
+                )
+    else:
+        spatial = given
+        call.resolve_pads(
+            tuple(
+                max(0, s * (y - 1) + e - x + extra)
+                for s, y, e, x, extra in zip(
+                    call.strides, call.dst.spatial, span, spatial, call.output_padding, strict=True
+                )
+            )
+        )
+        _check_extents(call, spatial, span)
+    grouped = _split_axis(oix, 0, call.groups)
+    diff_src = _arrays.Extents(call.dst.batch, inputs * call.groups, spatial)
+    return call.run(grouped, diff_src, out, accumulate, num_threads, transposed=False)
+
+
+def _given_shape(call: _Call, dst_shape: object, channels: int) -> tuple[int, ...] | None:
+    """Return the spatial extents of a dst_shape after checking the rest of it."""
+    op = call.op
+    if dst_shape is None:
+        return None
+    shape = _attributes.shape(op, "dst_shape", dst_shape)
+    if len(shape) not in (call.rank, call.rank + 2):
+        raise ValueError(
+            f"{op}: dst_shape must have {call.rank + 2} elements (or the {call.rank} spatial ones), "
+            f"got {len(shape)}"
+        )
+    if len(shape) == call.rank + 2:
+        parts = _arrays.extents(shape, call.format)
+        if parts.batch != call.dst.batch or parts.channels != channels:
+            raise ValueError(
+                f"{op}: dst_shape must have N = {call.dst.batch} and C = {channels} in "
+                f"{call.format} order, got {shape}"
+            )
+        shape = parts.spatial
+    if 0 in shape:
+        raise ValueError(f"{op}: dst_shape must have spatial extents of at least 1, got {shape}")
+    return shape
+
+
+def _check_extents(call: _Call, spatial: tuple[int, ...], span: tuple[int, ...]) -> None:
+    """Raise unless a convolution maps `spatial` to diff_dst's extents."""
+    for axis in range(call.rank):
+        x, y = spatial[axis], call.dst.spatial[axis]
+        stride, pads = call.strides[axis], call.pads_begin[axis] + call.pads_end[axis]
+        room = x + pads - span[axis]
+        forward = room // stride + 1 if room >= 0 else 0
+        derived = stride * (y - 1) + span[axis] - pads + call.output_padding[axis]
+        if forward != y and derived != x:
+            raise ValueError(
+                f"{call.op}: dst_shape must be the shape of a convolution's input that gives "
+                f"diff_dst's extent {y} on spatial axis {axis}, got {x}, which gives "
+                f"{max(forward, 0)}"
+            )
+
+
+def conv_transpose_backward_data(
+    diff_dst: Array,
+    weights: Array,
+    *,
+    strides: Integers,
+    pads_begin: Integers,
+    pads_end: Integers,
+    dilations: Integers,
+    auto_pad: str | None = "none",
+    auto_pad_rule: str = "forward",
+    output_padding: Integers | None = None,
+    groups: int = 1,
+    data_format: str = "NXC",
+    weights_format: str = "XOI",
+    out: Array | None = None,
+    accumulate: bool = False,
+    num_threads: int | None = None,
+) -> Array:
+    r"""Compute the gradient of a transposed convolution with respect to its input.
+
+    This is an ordinary strided correlation of diff_dst with the weights: with strides S,
+    dilations D and pads_begin PB, diff_dst being 0 outside its extents,
+
+    .. math::
+
+        diff\_src[n, i, x] = \sum_{o, k} diff\_dst[n, o, xS + kD - PB]\, W[i, o, k]
+
+    Parameters
+    ----------
+    diff_dst : ndarray of shape (N, *y, O) or (N, O, *y)
+        Gradient of the transposed convolution's output, of 1 to 3 spatial axes; float32,
+        float16, bfloat16 (``ml_dtypes``) or float64. Any strides.
+    weights : ndarray of shape (*K, O/g, I) or (I, O/g, *K)
+        The weights, in `weights_format`, of diff_dst's dtype. With groups the arrangement of the
+        operator's page, (*K, O, I/g) or (I/g, O, *K), is taken as well: the extent of the O axis
+        tells them apart.
+    strides, dilations : int or sequence of int
+        At least 1, one for all spatial axes or one for each.
+    pads_begin, pads_end : int or sequence of int
+        At least 0; ignored where `auto_pad` is not ``none``.
+    auto_pad : {"none", "valid", "same_upper", "same_lower"}
+        ``valid`` sets no pads; ``same_*`` splits
+        ``max(0, (K-1)·D + 1 - (S if y mod S == 0 else y mod S))`` in halves. Any case.
+    auto_pad_rule : {"forward", "page"}
+        Where the odd cell goes: see :func:`convolution_backward_data`.
+    output_padding : int or sequence of int, optional
+        What the forward operator added at the end, 0 to max(S, D) - 1.
+    groups : int
+        Divides I and O.
+    data_format : {"NXC", "NCX"}
+        Order of the axes of diff_dst and of the result; also spelled out (``NHWC``).
+    weights_format : {"XOI", "IOX"}
+        Order of the axes of `weights`.
+    out : ndarray, optional
+        Where to write the result: its shape and dtype, no overlap with an input.
+    accumulate : bool
+        Add to `out` instead of overwriting it, rounded once.
+    num_threads : int, optional
+        Threads of this call; by default :func:`gradops_cy.get_num_threads`.
+
+    Returns
+    -------
+    ndarray of shape (N, *x, I) or (N, I, *x)
+        diff_src, of diff_dst's dtype, with
+        ``x = floor((y + PB + PE - output_padding - ((K-1)·D + 1)) / S) + 1``; `out` where given.
+
+    Raises
+    ------
+    TypeError
+        Where an argument has a wrong type or dtype.
+    ValueError
+        Where an attribute is out of range, shapes do not fit each other, the kernel exceeds the
+        padded diff_dst, or `out` cannot be used. `out` is untouched then.
+
+    Notes
+    -----
+    Halves accumulate in float32 and round once, to nearest even. Results are bitwise identical
+    for every number of threads and every split of the batch. Source: the oneDNN Graph page
+    *ConvTransposeBackwardData*; the arrangement (I, O/g, *K) is the one that oneDNN's code,
+    ONNX and PyTorch store.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gradops_cy import conv_transpose_backward_data
+    >>> diff_dst = np.array([10, 100], np.float32).reshape(1, 2, 1)
+    >>> weights = np.array([1, 2, 3, 4], np.float32).reshape(4, 1, 1)
+    >>> conv_transpose_backward_data(
+    ...     diff_dst, weights, strides=1, pads_begin=0, pads_end=0, dilations=1, groups=2,
+    ...     data_format="NCX", weights_format="IOX",
+    ... ).ravel()
+    array([ 10.,  20., 300., 400.], dtype=float32)
+    """
+    op = "conv_transpose_backward_data"
+    call = _Call(
+        op,
+        diff_dst,
+        weights,
+        strides=strides,
+        pads_begin=pads_begin,
+        pads_end=pads_end,
+        dilations=dilations,
+        auto_pad=auto_pad,
+        auto_pad_rule=auto_pad_rule,
+        output_padding=output_padding,
+        groups=groups,
+        data_format=data_format,
+    )
+    layout = _attributes.choice(op, "weights_format", weights_format, ("XOI", "IOX"))
+    iox = weights if layout == "IOX" else np.moveaxis(weights, (-1, -2), (0, 1))
+    grouped, inputs = _group_transposed(call, iox, layout)
+    span = call.effective_kernel(iox.shape[2:])
+    for axis in range(call.rank):
+        limit = max(call.strides[axis], call.dilations[axis])
+        if call.output_padding[axis] >= limit:
+            raise ValueError(
+                f"{op}: output_padding[{axis}] must be less than max(stride, dilation) = {limit}, "
+                f"got {call.output_padding[axis]}"
+            )
+    call.resolve_pads(
+        tuple(
+            max(0, e - (y % s or s))
+            for e, y, s in zip(span, call.dst.spatial, call.strides, strict=True)
+        )
+    )
+    spatial = []
+    for axis in range(call.rank):
+        padded = call.dst.spatial[axis] + call.pads_begin[axis] + call.pads_end[axis]
+        room = padded - call.output_padding[axis] - span[axis]
+        if room < 0:
+            raise ValueError(
+                f"{op}: the dilated kernel must fit into the padded diff_dst, got {span[axis]} "
+                f"against {padded - call.output_padding[axis]} on spatial axis {axis}"
+            )
+        spatial.append(room // call.strides[axis] + 1)
+    diff_src = _arrays.Extents(call.dst.batch, inputs, tuple(spatial))
+    return call.run(grouped, diff_src, out, accumulate, num_threads, transposed=True)
+
+
+def _group_transposed(call: _Call, iox: Array, layout: str) -> tuple[Array, int]:
+    """Return transposed weights viewed as (groups, O/g, I/g, spatial...), and I."""
+    op, groups, outputs = call.op, call.groups, call.dst.channels
+    if outputs % groups:
+        raise ValueError(
+            f"{op}: groups must divide the {outputs} channels of diff_dst, got {groups}"
+        )
+    if iox.shape[1] * groups == outputs:
+        if iox.shape[0] % groups:
+            raise ValueError(
+                f"{op}: groups must divide I = {iox.shape[0]} of weights, got {groups}"
+            )
+        return np.swapaxes(_split_axis(iox, 0, groups), 1, 2), iox.shape[0]
+    if iox.shape[1] == outputs:
+        return np.moveaxis(_split_axis(iox, 1, groups), 0, 2), iox.shape[0] * groups
+    orders = {
+        "IOX": f"(I, {outputs // groups}, *K) or (I/g, {outputs}, *K)",
+        "XOI": f"(*K, {outputs // groups}, I) or (*K, {outputs}, I/g)",
+    }
+    raise ValueError(
+        f"{op}: weights of format {layout} with {groups} groups must have shape "
+        f"{orders[layout]}, got {call.weights.shape}"
+    )

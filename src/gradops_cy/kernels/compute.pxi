@@ -1,0 +1,223 @@
+# From a window (or diff_dst itself) to the sums of one residue class, tile by tile.
+
+
+cdef inline Py_ssize_t source_of(const Axis *axis, Py_ssize_t start, Py_ssize_t tap,
+                                 Py_ssize_t j) noexcept nogil:
+    """Return the source coordinate that a tap reads for position `start` + j, or -1 outside."""
+    cdef Py_ssize_t y = axis.offset[tap] + (start + j) * axis.in_step
+    return y if 0 <= y < axis.source else -1
+
+
+cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                     Py_ssize_t chunk, const Py_ssize_t *residue, const Py_ssize_t *count,
+                     const Scratch *s, const char **row) noexcept nogil:
+    """Fill row[tap][position] with what each tap reads; zeros outside, NULL with exact_halo."""
+    cdef const Axis *depth = &work.axis[0]
+    cdef const Axis *height = &work.axis[1]
+    cdef const Axis *width = &work.axis[2]
+    cdef Tensor x = work.diff_dst
+    cdef Py_ssize_t t, jd, jh, j, yd, yh, yw
+    cdef Py_ssize_t pitch
+    cdef const Py_ssize_t *tap
+    cdef const Py_ssize_t *entry
+    cdef const char *outside = NULL if work.b.exact_halo else s.zeros
+    cdef const char *base = x.data + task.image * x.stride[0]
+    cdef const char *source
+    base += (group * work.b.output_channels + first) * x.stride[1]
+    pitch = chunk if work.b.kernel == ROWS else work.b.output_channels * work.b.result_pitch
+    pitch *= work.size
+    for t in range(residue[3], residue[4]):
+        tap = work.tap + 3 * t
+        for jd in range(count[0]):
+            yd = source_of(depth, task.start[0], tap[0], jd)
+            for jh in range(count[1]):
+                yh = source_of(height, task.start[1], tap[1], jh)
+                if work.b.windowed:
+                    entry = width.index + tap[2] * width.block
+                    source = s.window + pitch * width.window * (
+                        depth.index[tap[0] * depth.block + jd] * height.window
+                        + height.index[tap[1] * height.block + jh])
+                    for j in range(count[2]):
+                        row[j] = source + entry[j] * pitch
+                    if work.b.exact_halo:
+                        for j in range(count[2]):
+                            if yd < 0 or yh < 0 or source_of(width, task.start[2], tap[2], j) < 0:
+                                row[j] = NULL
+                elif yd < 0 or yh < 0:
+                    for j in range(count[2]):
+                        row[j] = outside
+                else:
+                    source = base + yd * x.stride[2] + yh * x.stride[3]
+                    for j in range(count[2]):
+                        yw = source_of(width, task.start[2], tap[2], j)
+                        row[j] = source + yw * x.stride[4] if yw >= 0 else outside
+                row += count[2]
+
+
+cdef void point_results(const Work *work, const Task *task, Py_ssize_t group,
+                        const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
+                        char **result) noexcept nogil:
+    """Fill result[position] with where the block's first channel goes: scratch or diff_src."""
+    cdef Tensor y = work.diff_src
+    cdef Py_ssize_t jd, jh, j, axis
+    cdef char *base = y.data + task.image * y.stride[0] + group * work.b.input_channels * y.stride[1]
+    cdef Py_ssize_t step[3]
+    base += work.block[4 * task.block_begin] * y.stride[1]
+    for axis in range(3):
+        step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
+        base += task.start[axis] * step[axis] + residue[axis] * y.stride[2 + axis]
+    for jd in range(count[0]):
+        for jh in range(count[1]):
+            for j in range(count[2]):
+                if work.b.direct:
+                    result[j] = base + jd * step[0] + jh * step[1] + j * step[2]
+                else:
+                    result[j] = c + j * work.b.result_pitch * work.size
+            result += count[2]
+            c += count[2] * work.b.result_pitch * work.size
+
+
+cdef void run_tile(const Work *work, int rows, int nv, Py_ssize_t taps, Py_ssize_t kc,
+                   const char **row, Py_ssize_t row_pitch, const char *weights, Py_ssize_t ldb,
+                   char **result, Py_ssize_t shift, int more) noexcept nogil:
+    if work.b.kernel == ROWS:
+        run_rows(work.f64, rows, nv, taps, kc, row, row_pitch, weights, result, shift, more)
+    else:
+        run_channels(work.f64, rows, nv, taps, kc, row, row_pitch, work.b.result_pitch, weights,
+                     ldb, result, shift, more)
+
+
+cdef void run_position(const Work *work, int nv, Py_ssize_t taps, Py_ssize_t kc, const char **row,
+                       Py_ssize_t row_pitch, const char *weights, Py_ssize_t ldb, char **result,
+                       Py_ssize_t shift, int more) noexcept nogil:
+    """Compute one position tap by tap, leaving out the taps that read outside diff_dst.
+
+    A zero there times an infinite weight would be NaN; this is the path for such weights.
+    """
+    cdef Py_ssize_t t
+    if not more:
+        run_tile(work, 1, nv, 0, kc, row, row_pitch, weights, ldb, result, shift, 0)
+    for t in range(taps):
+        if row[t * row_pitch] != NULL:
+            run_tile(work, 1, nv, 1, kc, row + t * row_pitch, row_pitch,
+                     weights + t * kc * ldb * work.size, ldb, result, shift, 1)
+
+
+cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+                       Py_ssize_t first, Py_ssize_t chunk, const Py_ssize_t *residue,
+                       const Py_ssize_t *count, char *c, const Scratch *s, int more) noexcept nogil:
+    """Compute a residue class with the ROWS or the CHANNELS tile."""
+    cdef Py_ssize_t total = count[0] * count[1] * count[2]
+    cdef Py_ssize_t taps = residue[4] - residue[3]
+    cdef Py_ssize_t kc = chunk * work.b.merge
+    cdef char **result = <char **> s.pointers
+    cdef const char **row = <const char **> s.pointers + total
+    cdef Py_ssize_t begin, end, i, tile, tiles, position, limit, shift, ldb
+    cdef Py_ssize_t vectors = 0
+    cdef const Py_ssize_t *block
+    cdef const char *weights
+    cdef int nv
+    point_results(work, task, group, residue, count, c, result)
+    point_rows(work, task, group, first, chunk, residue, count, s, row)
+    if work.b.kernel == ROWS:
+        begin, end = task.block_begin, task.block_end
+    else:
+        vectors = (groups * work.b.input_channels + work.lanes - 1) // work.lanes
+        begin, end = 0, (vectors + CHANNELS_NV - 1) // CHANNELS_NV
+    for i in range(begin, end):
+        if work.b.kernel == ROWS:
+            block = work.block + 4 * i
+            nv = block[2]
+            ldb = nv * work.lanes
+            shift = block[0] - work.block[4 * begin]
+            weights = work.weights + work.size * (
+                group * work.b.group_panel + block[3]
+                + (first * work.taps + residue[3] * chunk) * work.b.merge * ldb)
+        else:
+            nv = min(CHANNELS_NV, vectors - i * CHANNELS_NV)
+            ldb = work.b.group_panel
+            shift = i * CHANNELS_NV * work.lanes
+            weights = work.weights + work.size * (
+                residue[3] * chunk * ldb + group * work.b.input_channels)
+        limit = 1 if work.b.exact_halo else tile_rows(nv)
+        tiles = (total + limit - 1) // limit
+        for tile in range(tiles):
+            position = total * tile // tiles
+            if work.b.exact_halo:
+                run_position(work, nv, taps, kc, row + position, total, weights, ldb,
+                             result + position, shift, more)
+            else:
+                run_tile(work, total * (tile + 1) // tiles - position, nv, taps, kc, row + position,
+                         total, weights, ldb, result + position, shift, more)
+
+
+cdef inline Py_ssize_t columns_unit(const Work *work, const Py_ssize_t *count) noexcept nogil:
+    """Return the length of one run of consecutive window entries, padded to whole tiles."""
+    cdef Py_ssize_t tile = work.b.nv * work.lanes
+    cdef Py_ssize_t length = count[2]
+    if work.b.flatten:
+        length += (count[1] - 1) * work.axis[2].window
+    return (length + tile - 1) // tile * tile
+
+
+cdef Py_ssize_t columns_extent(const Work *work, const Py_ssize_t *count) noexcept nogil:
+    """Return the length of a class's rows of results in scratch."""
+    return columns_unit(work, count) * count[0] * (1 if work.b.flatten else count[1])
+
+
+cdef void columns_pitch(const Work *work, const Py_ssize_t *count, Py_ssize_t *pitch) noexcept nogil:
+    """Tell how far apart a class's results lie in scratch, by d, h and w."""
+    cdef Py_ssize_t unit = columns_unit(work, count)
+    pitch[2] = 1
+    pitch[1] = work.axis[2].window if work.b.flatten else unit
+    pitch[0] = unit if work.b.flatten else unit * count[1]
+
+
+cdef Py_ssize_t compute_columns(const Work *work, const Task *task, Py_ssize_t group,
+                                Py_ssize_t first, Py_ssize_t chunk, const Py_ssize_t *residue,
+                                const Py_ssize_t *count, char *c, const Scratch *s,
+                                int more) noexcept nogil:
+    """Compute a residue class with the COLUMNS tile; return its columns_extent.
+
+    With `flatten` the rows of a plane are one run: the few sums at the row ends, which mix two
+    rows, cost less than short rows would, and are never stored.
+    """
+    cdef const Axis *depth = &work.axis[0]
+    cdef const Axis *height = &work.axis[1]
+    cdef const Axis *width = &work.axis[2]
+    cdef Py_ssize_t plane = depth.window * height.window * width.window
+    cdef Py_ssize_t kc = (residue[4] - residue[3]) * chunk
+    cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
+    cdef Py_ssize_t t, k, jd, jh, v, i, place, unit, rows, tile
+    cdef const Py_ssize_t *tap
+    cdef const Py_ssize_t *block
+    cdef const char *weights
+    cdef const char *source
+    cdef char *target
+    for t in range(residue[3], residue[4]):
+        tap = work.tap + 3 * t
+        place = depth.index[tap[0]] * height.window + height.index[tap[1]]
+        place = place * width.window + width.index[tap[2]]
+        for k in range(chunk):
+            offset[k] = place + k * plane
+        offset += chunk
+    offset = <Py_ssize_t *> s.pointers
+    unit = columns_unit(work, count)
+    rows = 1 if work.b.flatten else count[1]
+    tile = work.b.nv * work.lanes
+    for jd in range(count[0]):
+        for jh in range(rows):
+            source = s.window + (jd * height.window + jh) * width.window * work.size
+            for v in range(unit // tile):
+                for i in range(task.block_begin, task.block_end):
+                    block = work.block + 4 * i
+                    weights = work.weights + work.size * (
+                        group * work.b.group_panel + block[3]
+                        + (first * work.taps + residue[3] * chunk) * block[1])
+                    target = c + work.size * (
+                        (block[0] - work.block[4 * task.block_begin]) * work.b.result_pitch
+                        + (jd * rows + jh) * unit + v * tile)
+                    run_columns(work.f64, block[1], work.b.nv, kc, weights,
+                                source + v * tile * work.size, offset, target,
+                                work.b.result_pitch, more)
+    return count[0] * rows * unit

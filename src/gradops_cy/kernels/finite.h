@@ -1,0 +1,19 @@
+/* Whether x[0..n) holds neither NaN nor Inf: x-x is 0 for finite x and NaN for the others. */
+#ifndef GRADOPS_FINITE_H
+#define GRADOPS_FINITE_H
+
+#include "simd.h"
+
+static int all_finite(int f64, const void *x, ptrdiff_t n) {
+    int bad = 0;
+    if (f64) {
+        const double *d = x;
+        for (ptrdiff_t i = 0; i < n; i++) bad |= !(d[i] - d[i] == 0);
+    } else {
+        const float *f = x;
+        for (ptrdiff_t i = 0; i < n; i++) bad |= !(f[i] - f[i] == 0);
+    }
+    return !bad;
+}
+
+#endif

@@ -1,0 +1,142 @@
+/* What the resampling kernels do to rows and columns, in the type that computes: float, or double
+ * where f64 is set. Sums run in one order whatever the block sizes, so a result depends neither on
+ * the split of the work nor on the layout. */
+#ifndef GRADOPS_RESAMPLING_H
+#define GRADOPS_RESAMPLING_H
+
+#include "half.h"
+
+enum {
+    ROWS_AT_ONCE = 16,        /* rows that add_rows takes: as many streams as prefetchers follow */
+    COLUMNS_IN_SEQUENCE = 32, /* products summed before their sum is added to the total */
+    STRIDED_PIECE = 64,       /* elements gathered at once from rows that are not contiguous */
+    SLACK = 4 * VECTOR_BYTES,
+};
+
+/* Two vectors merged element by element: the low or the high half of the result. */
+#if VECTOR_BYTES == 64
+#define ZIP_LOW_F32 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define ZIP_HIGH_F32 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#define ZIP_LOW_F64 0, 8, 1, 9, 2, 10, 3, 11
+#define ZIP_HIGH_F64 4, 12, 5, 13, 6, 14, 7, 15
+#elif VECTOR_BYTES == 32
+#define ZIP_LOW_F32 0, 8, 1, 9, 2, 10, 3, 11
+#define ZIP_HIGH_F32 4, 12, 5, 13, 6, 14, 7, 15
+#define ZIP_LOW_F64 0, 4, 1, 5
+#define ZIP_HIGH_F64 2, 6, 3, 7
+#else
+#define ZIP_LOW_F32 0, 4, 1, 5
+#define ZIP_HIGH_F32 2, 6, 3, 7
+#define ZIP_LOW_F64 0, 2
+#define ZIP_HIGH_F64 1, 3
+#endif
+INLINE vec_f32 zip_low_f32(vec_f32 a, vec_f32 b) { return __builtin_shufflevector(a, b, ZIP_LOW_F32); }
+INLINE vec_f32 zip_high_f32(vec_f32 a, vec_f32 b) { return __builtin_shufflevector(a, b, ZIP_HIGH_F32); }
+INLINE vec_f64 zip_low_f64(vec_f64 a, vec_f64 b) { return __builtin_shufflevector(a, b, ZIP_LOW_F64); }
+INLINE vec_f64 zip_high_f64(vec_f64 a, vec_f64 b) { return __builtin_shufflevector(a, b, ZIP_HIGH_F64); }
+
+typedef uint16_t vec_u16 __attribute__((vector_size(VECTOR_BYTES / 2), aligned(2), may_alias));
+typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR_BYTES)));
+
+INLINE vec_f32 load_f32(int dtype, const char *p) {
+    if (dtype == F32) return *(const vec_f32 *)p;
+    if (dtype == BF16)
+        return (vec_f32)(__builtin_convertvector(*(const vec_u16 *)p, vec_u32) << 16);
+#if defined(__AVX512F__)
+    return (vec_f32)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+#elif defined(__F16C__)
+    return (vec_f32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+#else
+    vec_f32 x;
+    load_row(F16, p, 2, LANES_F32, &x);
+    return x;
+#endif
+}
+
+#define REAL float
+#define VEC vec_f32
+#define LANES LANES_F32
+#define SPLAT splat_f32
+#define LOAD load_f32
+#define NAME(x) x##_f32
+#include "resampling_rows.h"
+#undef REAL
+#undef VEC
+#undef LANES
+#undef SPLAT
+#undef LOAD
+#undef NAME
+
+#define REAL double
+#define VEC vec_f64
+#define LANES LANES_F64
+#define SPLAT splat_f64
+#define LOAD(dtype, p) (*(const vec_f64 *)(p))
+#define NAME(x) x##_f64
+#include "resampling_rows.h"
+#undef REAL
+#undef VEC
+#undef LANES
+#undef SPLAT
+#undef LOAD
+#undef NAME
+
+static void add_contiguous_rows(int dtype, const char *const *row, const void *weight,
+                                ptrdiff_t rows, ptrdiff_t n, void *dst, int add) {
+    if (dtype == F64) add_rows_of_f64(F64, row, weight, rows, n, dst, add);
+    else if (dtype == F32) add_rows_of_f32(F32, row, weight, rows, n, dst, add);
+    else if (dtype == F16) add_rows_of_f32(F16, row, weight, rows, n, dst, add);
+    else add_rows_of_f32(BF16, row, weight, rows, n, dst, add);
+}
+
+/* dst[j] (+)= sum_r weight[r] * row_r[j] for j < n and r < rows <= ROWS_AT_ONCE; stride in bytes. */
+static void add_rows(int dtype, const char *const *row, ptrdiff_t stride, const void *weight,
+                     ptrdiff_t rows, ptrdiff_t n, void *dst, int add) {
+    if (stride == element_size(dtype)) {
+        add_contiguous_rows(dtype, row, weight, rows, n, dst, add);
+        return;
+    }
+    double piece[ROWS_AT_ONCE][STRIDED_PIECE];
+    const char *piece_row[ROWS_AT_ONCE];
+    int real = dtype == F64 ? F64 : F32, size = compute_size(dtype);
+    for (ptrdiff_t r = 0; r < rows; r++) piece_row[r] = (const char *)piece[r];
+    for (ptrdiff_t j = 0; j < n; j += STRIDED_PIECE) {
+        ptrdiff_t m = n - j < STRIDED_PIECE ? n - j : STRIDED_PIECE;
+        for (ptrdiff_t r = 0; r < rows; r++)
+            load_row(dtype, row[r] + j * stride, stride, m, piece[r]);
+        add_contiguous_rows(real, piece_row, weight, rows, m, (char *)dst + j * size, add);
+    }
+}
+
+static void add_columns(int f64, const void *src, ptrdiff_t lanes, const ptrdiff_t *start,
+                        const ptrdiff_t *first, const void *weight, ptrdiff_t origin,
+                        ptrdiff_t x0, ptrdiff_t x1, void *dst) {
+    if (f64) add_columns_f64(src, lanes, start, first, weight, origin, x0, x1, dst);
+    else add_columns_f32(src, lanes, start, first, weight, origin, x0, x1, dst);
+}
+
+static void add_to(int f64, const void *src, ptrdiff_t n, void *dst) {
+    if (f64) add_to_f64(src, n, dst);
+    else add_to_f32(src, n, dst);
+}
+
+static void transpose_block(int f64, const void *src, ptrdiff_t src_pitch, ptrdiff_t rows,
+                            ptrdiff_t columns, void *dst, ptrdiff_t dst_pitch) {
+    if (f64) transpose_f64(src, src_pitch, rows, columns, dst, dst_pitch);
+    else transpose_f32(src, src_pitch, rows, columns, dst, dst_pitch);
+}
+
+/* weight[r] = outer[(r0 + r) / inner_count] * inner[(r0 + r) % inner_count], and the rows. */
+static void row_products(int f64, const char *base, ptrdiff_t outer_stride, const void *outer,
+                         ptrdiff_t inner_stride, const void *inner, ptrdiff_t inner_count,
+                         ptrdiff_t r0, ptrdiff_t rows, const char **row, void *weight) {
+    ptrdiff_t o = r0 / inner_count, i = r0 % inner_count;
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        row[r] = base + o * outer_stride + i * inner_stride;
+        if (f64) ((double *)weight)[r] = ((const double *)outer)[o] * ((const double *)inner)[i];
+        else ((float *)weight)[r] = ((const float *)outer)[o] * ((const float *)inner)[i];
+        if (++i == inner_count) { i = 0; o++; }
+    }
+}
+
+#endif

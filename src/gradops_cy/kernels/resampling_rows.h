@@ -1,0 +1,99 @@
+/* Row bodies of the resampling kernels for one type that computes. resampling.h includes this
+ * twice and defines REAL, VEC, LANES, SPLAT, NAME(x), and LOAD(dtype, p): LANES contiguous
+ * elements at p, converted. Buffers may be read and written up to SLACK bytes past their end. */
+
+/* dst[j] = sum_r weight[r] * row_r[j] for `vectors` vectors, or added to dst. */
+INLINE void NAME(add_rows_block)(int dtype, int vectors, const char *const *row,
+                                 const REAL *weight, ptrdiff_t rows, ptrdiff_t offset, REAL *dst,
+                                 int add) {
+    ptrdiff_t step = LANES * element_size(dtype);
+    VEC sum[4] = {{0}};
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        VEC w = SPLAT(weight[r]);
+        for (int v = 0; v < vectors; v++) sum[v] += w * LOAD(dtype, row[r] + offset + v * step);
+    }
+    for (int v = 0; v < vectors; v++) {
+        VEC *d = (VEC *)(dst + v * LANES);
+        if (add) sum[v] += *d;
+        *d = sum[v];
+    }
+}
+
+INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *weight,
+                              ptrdiff_t rows, ptrdiff_t n, REAL *dst, int add) {
+    ptrdiff_t size = element_size(dtype), j = 0;
+    for (; j + 4 * LANES <= n; j += 4 * LANES)
+        NAME(add_rows_block)(dtype, 4, row, weight, rows, j * size, dst + j, add);
+    for (; j + LANES <= n; j += LANES)
+        NAME(add_rows_block)(dtype, 1, row, weight, rows, j * size, dst + j, add);
+    if (j < n) {
+        VEC sum = {0}, part = {0};
+        for (ptrdiff_t r = 0; r < rows; r++) {
+            load_row(dtype, row[r] + j * size, size, n - j, &part);
+            sum += SPLAT(weight[r]) * part;
+        }
+        VEC *d = (VEC *)(dst + j);
+        if (add) sum += *d;
+        *d = sum;
+    }
+}
+
+/* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, for
+ * x0 <= x < x1 and c < lanes; dst begins at x0. Writes whole vectors, in ascending order. */
+INLINE void NAME(add_columns_block)(int vectors, const REAL *src, ptrdiff_t lanes,
+                                    const REAL *weight, ptrdiff_t n, REAL *dst) {
+    VEC total[4] = {{0}};
+    for (ptrdiff_t k0 = 0; k0 < n; k0 += COLUMNS_IN_SEQUENCE) {
+        ptrdiff_t k1 = k0 + COLUMNS_IN_SEQUENCE < n ? k0 + COLUMNS_IN_SEQUENCE : n;
+        VEC sum[4] = {{0}};
+        for (ptrdiff_t k = k0; k < k1; k++) {
+            VEC w = SPLAT(weight[k]);
+            const VEC *s = (const VEC *)(src + k * lanes);
+            for (int v = 0; v < vectors; v++) sum[v] += w * s[v];
+        }
+        for (int v = 0; v < vectors; v++) total[v] += sum[v];
+    }
+    for (int v = 0; v < vectors; v++) ((VEC *)dst)[v] = total[v];
+}
+
+static void NAME(add_columns)(const REAL *src, ptrdiff_t lanes, const ptrdiff_t *start,
+                              const ptrdiff_t *first, const REAL *weight, ptrdiff_t origin,
+                              ptrdiff_t x0, ptrdiff_t x1, REAL *dst) {
+    for (ptrdiff_t x = x0; x < x1; x++) {
+        const REAL *s = src + (start[x] - origin) * lanes, *w = weight + first[x];
+        ptrdiff_t n = first[x + 1] - first[x], c = 0;
+        for (; c + 4 * LANES <= lanes; c += 4 * LANES)
+            NAME(add_columns_block)(4, s + c, lanes, w, n, dst + c);
+        for (; c < lanes; c += LANES) NAME(add_columns_block)(1, s + c, lanes, w, n, dst + c);
+        dst += lanes;
+    }
+}
+
+/* dst[j] += src[j] for j < n, in whole vectors. */
+static void NAME(add_to)(const REAL *src, ptrdiff_t n, REAL *dst) {
+    for (ptrdiff_t j = 0; j < n; j += LANES) *(VEC *)(dst + j) += *(const VEC *)(src + j);
+}
+
+/* dst[j][i] = src[i][j] for a square of LANES: log2(LANES) perfect shuffles of its rows. */
+INLINE void NAME(transpose_square)(const REAL *src, ptrdiff_t src_pitch, REAL *dst,
+                                   ptrdiff_t dst_pitch) {
+    VEC a[LANES], b[LANES];
+    for (int i = 0; i < LANES; i++) a[i] = *(const VEC *)(src + i * src_pitch);
+    for (int stage = 1; stage < LANES; stage *= 2) {
+        for (int i = 0; i < LANES / 2; i++) {
+            b[2 * i] = NAME(zip_low)(a[i], a[i + LANES / 2]);
+            b[2 * i + 1] = NAME(zip_high)(a[i], a[i + LANES / 2]);
+        }
+        for (int i = 0; i < LANES; i++) a[i] = b[i];
+    }
+    for (int i = 0; i < LANES; i++) *(VEC *)(dst + i * dst_pitch) = a[i];
+}
+
+/* dst[j][i] = src[i][j] for i < rows, j < columns, both rounded up to whole vectors. */
+static void NAME(transpose)(const REAL *src, ptrdiff_t src_pitch, ptrdiff_t rows,
+                            ptrdiff_t columns, REAL *dst, ptrdiff_t dst_pitch) {
+    for (ptrdiff_t j = 0; j < columns; j += LANES)
+        for (ptrdiff_t i = 0; i < rows; i += LANES)
+            NAME(transpose_square)(src + i * src_pitch + j, src_pitch, dst + j * dst_pitch + i,
+                                   dst_pitch);
+}

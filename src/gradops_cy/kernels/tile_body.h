@@ -1,0 +1,123 @@
+/* The tiles of tile.h for one type; included once for float and once for double. */
+
+#define UNROLL _Pragma("GCC unroll 16")
+
+typedef void (*NAME(rows_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch,
+                              const REAL *b, REAL *const *c, ptrdiff_t shift, int accumulate);
+typedef void (*NAME(columns_fn))(ptrdiff_t kc, const REAL *a, const REAL *b, const ptrdiff_t *offset,
+                                 REAL *c, ptrdiff_t ldc, int accumulate);
+typedef void (*NAME(channels_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch,
+                                  ptrdiff_t lda, const REAL *b, ptrdiff_t ldb, REAL *const *c,
+                                  ptrdiff_t shift, int accumulate);
+
+/* a: taps x a_pitch row pointers, of which the first mr of each tap are used; b: packed panel;
+ * c: mr row pointers, written `shift` elements on. */
+INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc,
+                            const REAL *const *a, ptrdiff_t a_pitch, const REAL *b, REAL *const *c,
+                            ptrdiff_t shift, int accumulate) {
+    VEC acc[MR_MAX][NV_MAX];
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++)
+            acc[m][v] = accumulate ? *(const VEC *)(c[m] + shift + v * LANES) : (VEC){0};
+    for (ptrdiff_t t = 0; t < taps; t++, a += a_pitch) {
+        const REAL *row[MR_MAX];
+        UNROLL for (int m = 0; m < mr; m++) row[m] = a[m];
+        for (ptrdiff_t k = 0; k < kc; k++, b += nv * LANES) {
+            VEC bv[NV_MAX];
+            UNROLL for (int v = 0; v < nv; v++) bv[v] = *(const VEC *)(b + v * LANES);
+            UNROLL for (int m = 0; m < mr; m++) {
+                VEC am = row[m][k] - (VEC){0};
+                UNROLL for (int v = 0; v < nv; v++) acc[m][v] += am * bv[v];
+            }
+        }
+    }
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++) *(VEC *)(c[m] + shift + v * LANES) = acc[m][v];
+}
+
+/* a: packed panel [kc][mr]; b + offset[k]: nv vectors of consecutive positions; c: mr rows ldc apart. */
+INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const REAL *a, const REAL *b,
+                               const ptrdiff_t *offset, REAL *c, ptrdiff_t ldc, int accumulate) {
+    VEC acc[MR_MAX][NV_MAX];
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++)
+            acc[m][v] = accumulate ? *(const VEC *)(c + m * ldc + v * LANES) : (VEC){0};
+    for (ptrdiff_t k = 0; k < kc; k++, a += mr) {
+        const REAL *position = b + offset[k];
+        VEC bv[NV_MAX];
+        UNROLL for (int v = 0; v < nv; v++) bv[v] = *(const VEC *)(position + v * LANES);
+        UNROLL for (int m = 0; m < mr; m++) {
+            VEC am = a[m] - (VEC){0};
+            UNROLL for (int v = 0; v < nv; v++) acc[m][v] += am * bv[v];
+        }
+    }
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++) *(VEC *)(c + m * ldc + v * LANES) = acc[m][v];
+}
+
+/* Row pointers as in rows; all of a, b and c are read `shift` elements on; each tap has kc rows of
+ * a, lda apart, and of b, ldb apart. */
+INLINE void NAME(channels_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc,
+                                const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t lda,
+                                const REAL *b, ptrdiff_t ldb, REAL *const *c, ptrdiff_t shift,
+                                int accumulate) {
+    VEC acc[MR_MAX][NV_MAX];
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++)
+            acc[m][v] = accumulate ? *(const VEC *)(c[m] + shift + v * LANES) : (VEC){0};
+    b += shift;
+    for (ptrdiff_t t = 0; t < taps; t++, a += a_pitch) {
+        for (ptrdiff_t k = 0; k < kc; k++, b += ldb) {
+            VEC bv[NV_MAX];
+            UNROLL for (int v = 0; v < nv; v++) bv[v] = *(const VEC *)(b + v * LANES);
+            UNROLL for (int m = 0; m < mr; m++)
+                UNROLL for (int v = 0; v < nv; v++)
+                    acc[m][v] += *(const VEC *)(a[m] + k * lda + shift + v * LANES) * bv[v];
+        }
+    }
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++) *(VEC *)(c[m] + shift + v * LANES) = acc[m][v];
+}
+
+/* One instance for every height up to the tile's limit, and the table that finds it. */
+#define INSTANCE(MR, NV)                                                                            \
+    static void NAME(rows_##MR##x##NV)(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a,          \
+                                       ptrdiff_t a_pitch, const REAL *b, REAL *const *c,            \
+                                       ptrdiff_t shift, int acc) {                                  \
+        NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, b, c, shift, acc);                            \
+    }                                                                                               \
+    static void NAME(columns_##MR##x##NV)(ptrdiff_t kc, const REAL *a, const REAL *b,               \
+                                          const ptrdiff_t *offset, REAL *c, ptrdiff_t ldc,          \
+                                          int acc) {                                                \
+        NAME(columns_tile)(MR, NV, kc, a, b, offset, c, ldc, acc);                                  \
+    }                                                                                               \
+    static void NAME(channels_##MR##x##NV)(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a,      \
+                                           ptrdiff_t a_pitch, ptrdiff_t lda, const REAL *b,         \
+                                           ptrdiff_t ldb, REAL *const *c, ptrdiff_t shift,          \
+                                           int acc) {                                               \
+        NAME(channels_tile)(MR, NV, taps, kc, a, a_pitch, lda, b, ldb, c, shift, acc);              \
+    }
+#define HEIGHTS_2(X, NV) X(1, NV) X(2, NV)
+#define HEIGHTS_3(X, NV) HEIGHTS_2(X, NV) X(3, NV)
+#define HEIGHTS_4(X, NV) HEIGHTS_3(X, NV) X(4, NV)
+#define HEIGHTS_6(X, NV) HEIGHTS_4(X, NV) X(5, NV) X(6, NV)
+#define HEIGHTS_8(X, NV) HEIGHTS_6(X, NV) X(7, NV) X(8, NV)
+#define HEIGHTS_12(X, NV) HEIGHTS_8(X, NV) X(9, NV) X(10, NV) X(11, NV) X(12, NV)
+
+#define DEFINE(NV, MR) HEIGHTS_##MR(INSTANCE, NV)
+TILE_INSTANCES(DEFINE)
+#undef DEFINE
+#undef INSTANCE
+
+#define ENTRY(MR, NV) [NV][MR] = NAME(rows_##MR##x##NV),
+#define DEFINE(NV, MR) HEIGHTS_##MR(ENTRY, NV)
+static const NAME(rows_fn) NAME(rows_tiles)[NV_MAX + 1][MR_MAX + 1] = {TILE_INSTANCES(DEFINE)};
+#undef ENTRY
+#define ENTRY(MR, NV) [NV][MR] = NAME(columns_##MR##x##NV),
+static const NAME(columns_fn) NAME(columns_tiles)[NV_MAX + 1][MR_MAX + 1] = {TILE_INSTANCES(DEFINE)};
+#undef ENTRY
+#define ENTRY(MR, NV) [NV][MR] = NAME(channels_##MR##x##NV),
+static const NAME(channels_fn) NAME(channels_tiles)[NV_MAX + 1][MR_MAX + 1] = {TILE_INSTANCES(DEFINE)};
+#undef ENTRY
+#undef DEFINE
+#undef UNROLL

@@ -1,0 +1,168 @@
+# The window of a task: the diff_dst elements that its block needs, converted to the computing type,
+# halo included, in one of three forms.
+#
+#   ROWS      [entry][channel]
+#   COLUMNS   [channel][entry]
+#   CHANNELS  [entry][k][lane]     lane = channel of diff_src, k = its k-th channel of diff_dst
+#
+# An entry is a source position of the window, counted over (d, h, w).
+
+cdef extern from "transpose.h" nogil:
+    void transpose(int size, const void *src, Py_ssize_t src_pitch, void *dst, Py_ssize_t dst_pitch,
+                   Py_ssize_t rows, Py_ssize_t cols) noexcept
+
+cdef enum:
+    TRANSPOSE_ROWS = 16
+
+
+# One thread's scratch, cut up.
+cdef struct Scratch:
+    char *zeros         # a row of zeros: what positions outside diff_dst point to
+    char *window
+    char *result        # sums of the block, all residue classes
+    char *pointers      # row pointers (ROWS, CHANNELS) or window offsets (COLUMNS)
+    char *staging       # rows on their way into the window
+
+
+cdef Scratch carve(const Blocking *b, char *scratch) noexcept nogil:
+    cdef Scratch s
+    s.zeros = scratch
+    s.window = s.zeros + b.zero_bytes
+    s.result = s.window + b.window_bytes
+    s.pointers = s.result + b.result_bytes
+    s.staging = s.pointers + b.pointer_bytes
+    memset(s.zeros, 0, b.zero_bytes)
+    return s
+
+
+cdef void clear_entries(char *dst, Py_ssize_t channel_pitch, Py_ssize_t entry_pitch, Py_ssize_t entries,
+                        Py_ssize_t channels, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t j
+    if entries <= 0:
+        return
+    if channel_pitch == 1:
+        for j in range(entries):
+            memset(dst + j * entry_pitch * size, 0, channels * size)
+    else:
+        for j in range(channels):
+            memset(dst + j * channel_pitch * size, 0, entries * size)
+
+
+cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char *dst,
+                   Py_ssize_t channel_pitch, Py_ssize_t entry_pitch, Py_ssize_t entries,
+                   Py_ssize_t channels, char *staging) noexcept nogil:
+    """Pack `entries` equidistant source positions; one of the two pitches is 1."""
+    cdef Py_ssize_t channel_stride = work.diff_dst.stride[1]
+    cdef int dtype = work.b.dtype
+    cdef int size = work.size
+    cdef Py_ssize_t unit = element_size(dtype)
+    cdef Py_ssize_t block, j, i, rows
+    if channel_pitch == 1 and (channel_stride == unit or entries == 1):
+        for j in range(entries):
+            load_row(dtype, src + j * src_step, channel_stride, channels,
+                     dst + j * entry_pitch * size)
+    elif entry_pitch == 1 and (channel_stride != unit or channels == 1 or src_step == unit):
+        for j in range(channels):
+            load_row(dtype, src + j * channel_stride, src_step, entries,
+                     dst + j * channel_pitch * size)
+    elif channel_pitch == 1:
+        for block in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
+            j = block * TRANSPOSE_ROWS
+            rows = min(TRANSPOSE_ROWS, channels - j)
+            for i in range(rows):
+                load_row(dtype, src + (j + i) * channel_stride, src_step, entries,
+                         staging + i * entries * size)
+            transpose(size, staging, entries, dst + j * size, entry_pitch, rows, entries)
+    else:
+        for block in range((entries + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
+            j = block * TRANSPOSE_ROWS
+            rows = min(TRANSPOSE_ROWS, entries - j)
+            for i in range(rows):
+                load_row(dtype, src + (j + i) * src_step, channel_stride, channels,
+                         staging + i * channels * size)
+            transpose(size, staging, channels, dst + j * size, channel_pitch, rows, channels)
+
+
+cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *dst,
+                   Py_ssize_t channel_pitch, Py_ssize_t entry_pitch, Py_ssize_t channels,
+                   char *staging) noexcept nogil:
+    """Pack one (d, h) row; `src` is its element 0, NULL where the row lies outside."""
+    cdef const Axis *axis = &work.axis[2]
+    cdef Py_ssize_t r, entry, first, length, step, low, high
+    if src == NULL:
+        clear_entries(dst, channel_pitch, entry_pitch, axis.window, channels, work.size)
+        return
+    for r in range(axis.runs):
+        entry, first = axis.run[4 * r], axis.run[4 * r + 1] + start
+        length, step = axis.run[4 * r + 2], axis.run[4 * r + 3]
+        low = min(length, (-first + step - 1) // step if first < 0 else 0)
+        high = (axis.source - first + step - 1) // step if first < axis.source else 0
+        high = max(low, min(length, high))
+        clear_entries(dst + entry * entry_pitch * work.size, channel_pitch, entry_pitch, low,
+                      channels, work.size)
+        if high > low:
+            pack_run(work, src + (first + low * step) * work.diff_dst.stride[4],
+                     step * work.diff_dst.stride[4], dst + (entry + low) * entry_pitch * work.size,
+                     channel_pitch, entry_pitch, high - low, channels, staging)
+        clear_entries(dst + (entry + high) * entry_pitch * work.size, channel_pitch, entry_pitch,
+                      length - high, channels, work.size)
+
+
+cdef void spread_lanes(const Work *work, const char *src, char *dst, Py_ssize_t entries,
+                       Py_ssize_t groups) noexcept nogil:
+    """Give every lane its group's channels: dst[e][k][group, i] = src[e][group, k]."""
+    cdef Py_ssize_t per_group = work.b.output_channels
+    cdef Py_ssize_t lanes = work.b.input_channels
+    cdef Py_ssize_t e, k, g, i
+    cdef float *d4
+    cdef const float *s4
+    cdef double *d8
+    cdef const double *s8
+    for e in range(entries):
+        for k in range(per_group):
+            if work.f64:
+                s8 = <const double *> src + e * groups * per_group + k
+                d8 = <double *> dst + (e * per_group + k) * work.b.result_pitch
+                for g in range(groups):
+                    for i in range(lanes):
+                        d8[g * lanes + i] = s8[g * per_group]
+            else:
+                s4 = <const float *> src + e * groups * per_group + k
+                d4 = <float *> dst + (e * per_group + k) * work.b.result_pitch
+                for g in range(groups):
+                    for i in range(lanes):
+                        d4[g * lanes + i] = s4[g * per_group]
+
+
+cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+                      Py_ssize_t first, Py_ssize_t chunk, const Scratch *s) noexcept nogil:
+    cdef const Axis *depth = &work.axis[0]
+    cdef const Axis *height = &work.axis[1]
+    cdef const Axis *width = &work.axis[2]
+    cdef Tensor x = work.diff_dst
+    cdef Py_ssize_t plane = depth.window * height.window * width.window
+    cdef Py_ssize_t channels = groups * chunk
+    cdef Py_ssize_t d, h, yd, yh, row
+    cdef Py_ssize_t start = task.start[2] * width.in_step
+    cdef const char *base = x.data + task.image * x.stride[0]
+    cdef const char *src
+    cdef char *raw = s.staging + TRANSPOSE_ROWS * max(width.window, channels) * work.size
+    base += (group * work.b.output_channels + first) * x.stride[1]
+    for d in range(depth.window):
+        yd = task.start[0] * depth.in_step + depth.entry[d]
+        for h in range(height.window):
+            yh = task.start[1] * height.in_step + height.entry[h]
+            src = NULL
+            if 0 <= yd < depth.source and 0 <= yh < height.source:
+                src = base + yd * x.stride[2] + yh * x.stride[3]
+            row = (d * height.window + h) * width.window
+            if work.b.kernel == COLUMNS:
+                pack_row(work, src, start, s.window + row * work.size, plane, 1, channels, s.staging)
+            elif work.b.kernel == ROWS:
+                pack_row(work, src, start, s.window + row * chunk * work.size, 1, chunk, channels,
+                         s.staging)
+            else:
+                pack_row(work, src, start, raw, 1, channels, channels, s.staging)
+                spread_lanes(work, raw,
+                             s.window + row * work.b.output_channels * work.b.result_pitch * work.size,
+                             width.window, groups)
