@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
 from gradops_cy._convolution_problem import ConvProblem
 
-ROWS, COLUMNS, CHANNELS = 0, 1, 2
-KERNEL_NAMES = ("rows", "columns", "channels")
+ROWS, COLUMNS, CHANNELS, AMX = 0, 1, 2, 3
+KERNEL_NAMES = ("rows", "columns", "channels", "amx")
+AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
 
 # One task's window and results should stay in a core's second-level cache.
 WORKSPACE = 1 << 20
@@ -81,7 +82,7 @@ class Plan:
         self.layout = layout
         self.exact_halo = exact_halo
         self.size = 8 if problem.dtype == 3 else 4
-        shapes, self.lanes, self.rows_nv, _ = _KERNELS.tile_shapes(problem.dtype == 3)
+        shapes, self.lanes, self.rows_nv, self.has_amx = _KERNELS.tile_shapes(problem.dtype == 3)
         self.tile_shapes: dict[int, int] = shapes
         self.counts = [-(-x // s) for x, s in zip(problem.diff_src, self._out_steps, strict=True)]
         self.kernel = self._choose_kernel()
@@ -119,6 +120,11 @@ class Plan:
             total = problem.diff_src_channels
             # A load for every product: half the rate at best.
             scores[CHANNELS] = 0.4 * total / _up(total, lanes) * (1 if last else move)
+        if problem.dtype == 2 and self.has_amx:
+            # About eight times the float32 rate, on whole tiles.
+            outputs = problem.output_channels
+            whole = inputs / _up(inputs, AMX_COLUMNS) * outputs / _up(outputs, AMX_K)
+            scores[AMX] = 8 * whole * (1 if last else move)
         return max(scores, key=lambda kernel: scores[kernel])
 
     def _choose_directness(self) -> None:
@@ -134,9 +140,10 @@ class Plan:
         self.windowed = not {
             ROWS: reads,
             COLUMNS: False,
+            AMX: False,
             CHANNELS: reads and lanes_fit and one_to_one,
         }[self.kernel]
-        self.direct = writes and lanes_fit and self.kernel != COLUMNS
+        self.direct = writes and lanes_fit and self.kernel in (ROWS, CHANNELS)
 
     # -- which blocks ----------------------------------------------------------------------
 
@@ -149,6 +156,8 @@ class Plan:
         self.nv = self.rows_nv
         depth, height, width = self.counts
         self.block = [1, 1, min(width, BLOCK_WIDTH)]
+        if self.phased:
+            self._choose_units()
         if self.kernel == COLUMNS:
             self._choose_columns_tile()
         self._cut_channels()
@@ -156,14 +165,31 @@ class Plan:
         self._grow_block()
         self._split_for_threads(num_threads)
 
-    def _choose_columns_tile(self) -> None:
-        """Choose the vectors of a tile, and whether rows of a plane run into each other."""
-        width, height = self.block[2], min(self.counts[1], 16)
-        pitch = self.axis(2, width).window
-        single = _up(width, self.lanes) * height
-        joined = _up((height - 1) * pitch + width, self.lanes)
+    @property
+    def phased(self) -> bool:
+        """Whether the kernel needs consecutive positions to read consecutive entries."""
+        return self.kernel in (COLUMNS, AMX)
+
+    @property
+    def _unit_step(self) -> int:
+        return AMX_ROWS if self.kernel == AMX else self.lanes
+
+    def _unit(self, height: int, width: int) -> int:
+        """Return the positions that one unit of a block computes, whole vectors or tiles."""
+        joined = (height - 1) * self.axis(2, width).window if self.flatten else 0
+        return _up(joined + width, self._unit_step * (self.nv if self.kernel == COLUMNS else 1))
+
+    def _choose_units(self) -> None:
+        """Decide whether rows of a plane run into each other."""
+        width, height, step = self.block[2], min(self.counts[1], 16), self._unit_step
+        single = _up(width, step) * height
+        joined = _up((height - 1) * self.axis(2, width).window + width, step)
         self.flatten = joined < single and self.counts[1] > 1
-        vectors = (joined if self.flatten else _up(width, self.lanes)) // self.lanes
+
+    def _choose_columns_tile(self) -> None:
+        """Choose how many vectors of positions a tile takes."""
+        self.nv = 1
+        vectors = self._unit(min(self.counts[1], 16), self.block[2]) // self.lanes
 
         def cost(nv: int) -> float:
             rows = _cut(self.problem.input_channels, self.tile_shapes[nv])
@@ -181,12 +207,16 @@ class Plan:
             # The last row of lanes may be read a vector too far.
             self.group_panel = _up(self.problem.diff_src_channels, self.lanes) + self.lanes
             return
-        unit = self.lanes if self.kernel == ROWS else 1
-        limit = self.rows_nv if self.kernel == ROWS else self.tile_shapes[self.nv]
+        unit, limit = {
+            ROWS: (self.lanes, self.rows_nv),
+            COLUMNS: (1, self.tile_shapes[self.nv]),
+            AMX: (AMX_COLUMNS, 2),
+        }[self.kernel]
         units = -(-inputs // unit)
         count = -(-units // limit)
         edges = [units * i // count for i in range(count + 1)]
-        reduction = self.taps * self.problem.output_channels
+        outputs = self.problem.output_channels
+        reduction = self.taps * (_up(outputs, AMX_K) if self.kernel == AMX else outputs)
         self.blocks = np.array(
             [
                 [a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction]
@@ -198,16 +228,11 @@ class Plan:
 
     def _shrink_to_workspace(self) -> None:
         """Cut channels, rows and at last residue classes until one task fits its workspace."""
-        problem = self.problem
         while self._scratch_bytes() > WORKSPACE:
-            if self.kernel == CHANNELS and self.task_groups > 1:
-                groups = -(-self.task_groups // 2)
-                whole = self.lanes // problem.input_channels or 1
-                self.task_groups = _up(groups, whole) if groups > whole else groups
-                if self.task_groups * 2 > groups * 3:
-                    self.task_groups = groups
-            elif self.windowed and self.chunk > 64 and self.kernel != CHANNELS:
-                self.chunk = _up(self.chunk // 2, 16)
+            if self._halve_groups():
+                continue
+            if self.windowed and self.chunk > 64 and self.kernel != CHANNELS:
+                self.chunk = _up(self.chunk // 2, AMX_K)
             elif self.block[2] > 4 * self.lanes:
                 self.block[2] = _cut(self.counts[2], _up(self.block[2] // 2, self.lanes))
             elif self.channel_splits < len(self.blocks):
@@ -218,6 +243,17 @@ class Plan:
                 self.class_splits = min(2 * self.class_splits, len(self.residues))
             else:
                 break
+
+    def _halve_groups(self) -> bool:
+        """Give a task half of its groups; return whether that was possible."""
+        unit = 1
+        if self.kernel == CHANNELS:
+            # Whole vectors: a range of fewer lanes would read and write its neighbour's.
+            unit = self.lanes // gcd(self.lanes, self.problem.input_channels)
+        if self.task_groups <= unit:
+            return False
+        self.task_groups = _up(-(-self.task_groups // 2), unit)
+        return True
 
     def _grow_block(self) -> None:
         """Take more rows into a task while they fit."""
@@ -251,9 +287,7 @@ class Plan:
                 self.channel_splits = min(2 * self.channel_splits, len(self.blocks))
             elif self.block[axis] > 1:
                 self.block[axis] = _cut(self.counts[axis], -(-self.block[axis] // 2))
-            elif self.task_groups > 1:
-                self.task_groups = -(-self.task_groups // 2)
-            else:
+            elif not self._halve_groups():
                 break
 
     @property
@@ -278,7 +312,7 @@ class Plan:
             problem.dilations[number],
             problem.pads_begin[number],
             block,
-            self.kernel == COLUMNS,
+            self.phased,
         )
 
     @property
@@ -329,58 +363,57 @@ class Plan:
     def _result_pitch(self) -> int:
         if self.kernel == CHANNELS:
             return _up(self.task_groups * self.problem.input_channels, self.lanes)
-        if self.kernel == ROWS:
+        if self.kernel != COLUMNS:
             edges = [
                 len(self.blocks) * i // self.channel_splits for i in range(self.channel_splits + 1)
             ]
-            widths = self.blocks[:, 2] * self.lanes
+            widths = self.blocks[:, 2] * (AMX_COLUMNS if self.kernel == AMX else self.lanes)
             return max(
                 int(widths[a:b].sum()) for a, b in zip(edges[:-1], edges[1:], strict=True)
             )
+        return self._result_positions()
+
+    def _result_positions(self) -> int:
+        """Return the positions of a task's results in scratch, over its residue classes."""
         depth, height, width = self.block
-        tile = self.nv * self.lanes
-        if self.flatten:
-            unit = depth * _up((height - 1) * self.axis(2, width).window + width, tile)
-        else:
-            unit = depth * height * _up(width, tile)
-        return unit * -(-len(self.residues) // self.class_splits)
+        positions = prod(self.block)
+        if self.phased:
+            positions = depth * self._unit(height, width) * (1 if self.flatten else height)
+        return positions * -(-len(self.residues) // self.class_splits)
 
     def _sizes(self) -> dict[str, int]:
         """Return the bytes of the parts of a thread's scratch."""
-        problem = self.problem
         axes = self.axes
+        outputs = self.problem.output_channels
         window = prod(axis.window for axis in axes)
         pitch = self._result_pitch()
-        positions = prod(self.block)
-        classes = -(-len(self.residues) // self.class_splits)
-        row = self.chunk * self.merge
-        if self.kernel == CHANNELS:
-            row = problem.output_channels * pitch
         most_taps = int((self.residues[:, 4] - self.residues[:, 3]).max())
-        staging = 0
-        if self.windowed:
-            channels = self.chunk * (self.task_groups if self.kernel == CHANNELS else 1)
-            staging = 16 * max(axes[2].window, channels)
-            if self.kernel == CHANNELS:
-                staging += axes[2].window * channels
+        window_size, channels, staging_rows = self.size, self.chunk, 0
+        zeros, results = 0, 0 if self.direct else self._result_positions() * pitch
         if self.kernel == COLUMNS:
-            channels = -(-len(self.blocks) // self.channel_splits)
-            channels *= int(self.blocks[:, 1].max())
-            # Tiles run past the end of the last row of the window.
-            window_elements = window * self.chunk + self.nv * self.lanes + axes[2].window
-            if self.flatten:
-                window_elements += self.nv * self.lanes
-            results, pointers = channels * pitch, most_taps * self.chunk
+            # Tiles run on past the window's last entry.
+            elements = window * channels + self.nv * self.lanes + axes[2].window
+            rows = -(-len(self.blocks) // self.channel_splits) * int(self.blocks[:, 1].max())
+            results, pointers = rows * pitch, most_taps * channels
+        elif self.kernel == AMX:
+            window_size = 2
+            elements = (window + 2 * AMX_ROWS + axes[2].window) * _up(channels, AMX_K)
+            pointers = most_taps
         else:
-            window_elements = window * row // self.merge if self.kernel == ROWS else window * row
-            results = 0 if self.direct else positions * classes * pitch
-            pointers = positions * (1 + most_taps)
+            row = channels * self.merge
+            if self.kernel == CHANNELS:
+                row = outputs * pitch
+                channels *= self.task_groups
+                staging_rows = axes[2].window
+            elements = window * (channels if self.kernel == ROWS else row)
+            zeros, pointers = row, prod(self.block) * (1 + most_taps)
+        staging = 16 * max(axes[2].window, channels) + staging_rows * channels
         sizes = {
-            "zero_bytes": row * self.size,
-            "window_bytes": window_elements * self.size if self.windowed else 0,
+            "zero_bytes": zeros * self.size,
+            "window_bytes": elements * window_size if self.windowed else 0,
             "result_bytes": results * self.size,
             "pointer_bytes": pointers * 8,
-            "staging_bytes": staging * self.size,
+            "staging_bytes": staging * window_size if self.windowed else 0,
         }
         return {name: _up(value, 64) for name, value in sizes.items()}
 
@@ -424,10 +457,12 @@ class Plan:
     @property
     def packed_bytes(self) -> int:
         """Bytes of the packed weights."""
+        rows, size = self.problem.groups, self.size
         if self.kernel == CHANNELS:
             rows = self.taps * self.problem.output_channels
-            return max(rows * self.group_panel * self.size, 64)
-        return max(self.problem.groups * self.group_panel * self.size, 64)
+        elif self.kernel == AMX:
+            size = 2
+        return max(rows * self.group_panel * size, 64)
 
     def pack(self, weights: Array) -> tuple[Array, bool]:
         """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
@@ -452,9 +487,10 @@ class Plan:
 
     def _panel_blocks(self) -> Array:
         """Return the channel blocks with their width in elements instead of vectors."""
-        if self.kernel != ROWS:
+        if self.kernel == COLUMNS:
             return self.blocks
-        return self.blocks * np.array([1, 1, self.lanes, 1], np.intp)
+        unit = AMX_COLUMNS if self.kernel == AMX else self.lanes
+        return self.blocks * np.array([1, 1, unit, 1], np.intp)
 
     def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> None:
         """Compute diff_src from (N, C, D, H, W) views and packed weights."""
@@ -477,9 +513,10 @@ class Plan:
     def describe(self) -> str:
         """Return kernel, tiles, tasks, scratch and operations in a few lines."""
         blocking = self._tables[3]
-        vectors = self.nv if self.kernel == COLUMNS else int(self.blocks[:, 2].max())
-        rows = self.tile_shapes.get(vectors, max(self.tile_shapes.values()))
-        tile = f"{rows} rows x {vectors} vectors of {self.lanes}"
+        vectors = int(self.blocks[:, 2].max()) if self.kernel == ROWS else self.nv
+        tile = f"{self.tile_shapes[vectors]} x {vectors} vectors of {self.lanes}"
+        if self.kernel == AMX:
+            tile = f"{2 * AMX_ROWS} x {2 * AMX_COLUMNS} x {AMX_K}"
         return "\n".join(
             [
                 f"problem   {self.problem}",

@@ -24,8 +24,7 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
     cdef const char *base = x.data + task.image * x.stride[0]
     cdef const char *source
     base += (group * work.b.output_channels + first) * x.stride[1]
-    pitch = chunk if work.b.kernel == ROWS else work.b.output_channels * work.b.result_pitch
-    pitch *= work.size
+    pitch = window_pitch(work, chunk) * work.size
     for t in range(residue[3], residue[4]):
         tap = work.tap + 3 * t
         for jd in range(count[0]):
@@ -151,60 +150,75 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
                          total, weights, ldb, result + position, shift, more)
 
 
-cdef inline Py_ssize_t columns_unit(const Work *work, const Py_ssize_t *count) noexcept nogil:
-    """Return the length of one run of consecutive window entries, padded to whole tiles."""
-    cdef Py_ssize_t tile = work.b.nv * work.lanes
+# COLUMNS and AMX work on units: runs of positions that read consecutive window entries. With
+# `flatten` the rows of a plane are one unit: the few sums at the row ends, which mix two rows, cost
+# less than short rows would, and are never stored.
+
+
+cdef inline Py_ssize_t unit_length(const Work *work, const Py_ssize_t *count) noexcept nogil:
+    """Return the positions of a unit, padded to whole tiles."""
+    cdef Py_ssize_t tile = AMX_ROWS if work.b.kernel == AMX else work.b.nv * work.lanes
     cdef Py_ssize_t length = count[2]
     if work.b.flatten:
         length += (count[1] - 1) * work.axis[2].window
     return (length + tile - 1) // tile * tile
 
 
-cdef Py_ssize_t columns_extent(const Work *work, const Py_ssize_t *count) noexcept nogil:
-    """Return the length of a class's rows of results in scratch."""
-    return columns_unit(work, count) * count[0] * (1 if work.b.flatten else count[1])
+cdef inline Py_ssize_t unit_rows(const Work *work, const Py_ssize_t *count) noexcept nogil:
+    """Return the units of a plane."""
+    return 1 if work.b.flatten else count[1]
 
 
-cdef void columns_pitch(const Work *work, const Py_ssize_t *count, Py_ssize_t *pitch) noexcept nogil:
-    """Tell how far apart a class's results lie in scratch, by d, h and w."""
-    cdef Py_ssize_t unit = columns_unit(work, count)
+cdef Py_ssize_t class_extent(const Work *work, const Py_ssize_t *count) noexcept nogil:
+    """Return how many positions of scratch a residue class takes."""
+    if work.b.kernel == COLUMNS or work.b.kernel == AMX:
+        return unit_length(work, count) * count[0] * unit_rows(work, count)
+    return count[0] * count[1] * count[2]
+
+
+cdef void class_pitch(const Work *work, const Py_ssize_t *count, Py_ssize_t *pitch) noexcept nogil:
+    """Tell how many positions of scratch lie from one d, h and w to the next."""
+    cdef Py_ssize_t unit
     pitch[2] = 1
-    pitch[1] = work.axis[2].window if work.b.flatten else unit
-    pitch[0] = unit if work.b.flatten else unit * count[1]
+    pitch[1] = count[2]
+    pitch[0] = count[1] * count[2]
+    if work.b.kernel == COLUMNS or work.b.kernel == AMX:
+        unit = unit_length(work, count)
+        pitch[1] = work.axis[2].window if work.b.flatten else unit
+        pitch[0] = unit * unit_rows(work, count)
 
 
-cdef Py_ssize_t compute_columns(const Work *work, const Task *task, Py_ssize_t group,
-                                Py_ssize_t first, Py_ssize_t chunk, const Py_ssize_t *residue,
-                                const Py_ssize_t *count, char *c, const Scratch *s,
-                                int more) noexcept nogil:
-    """Compute a residue class with the COLUMNS tile; return its columns_extent.
-
-    With `flatten` the rows of a plane are one run: the few sums at the row ends, which mix two
-    rows, cost less than short rows would, and are never stored.
-    """
-    cdef const Axis *depth = &work.axis[0]
+cdef inline Py_ssize_t first_entry(const Work *work, const Py_ssize_t *tap) noexcept nogil:
+    """Return the window entry that a tap reads at the block's first position."""
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
-    cdef Py_ssize_t plane = depth.window * height.window * width.window
+    return ((work.axis[0].index[tap[0]] * height.window + height.index[tap[1]]) * width.window
+            + width.index[tap[2]])
+
+
+cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                          Py_ssize_t chunk, const Py_ssize_t *residue, const Py_ssize_t *count,
+                          char *c, const Scratch *s, int more) noexcept nogil:
+    """Compute a residue class with the COLUMNS tile: c is [channel][position]."""
+    cdef const Axis *height = &work.axis[1]
+    cdef const Axis *width = &work.axis[2]
+    cdef Py_ssize_t plane = work.axis[0].window * height.window * width.window
     cdef Py_ssize_t kc = (residue[4] - residue[3]) * chunk
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
-    cdef Py_ssize_t t, k, jd, jh, v, i, place, unit, rows, tile
-    cdef const Py_ssize_t *tap
+    cdef Py_ssize_t unit = unit_length(work, count)
+    cdef Py_ssize_t rows = unit_rows(work, count)
+    cdef Py_ssize_t tile = work.b.nv * work.lanes
+    cdef Py_ssize_t t, k, jd, jh, v, i, place
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef const char *source
     cdef char *target
     for t in range(residue[3], residue[4]):
-        tap = work.tap + 3 * t
-        place = depth.index[tap[0]] * height.window + height.index[tap[1]]
-        place = place * width.window + width.index[tap[2]]
+        place = first_entry(work, work.tap + 3 * t)
         for k in range(chunk):
             offset[k] = place + k * plane
         offset += chunk
     offset = <Py_ssize_t *> s.pointers
-    unit = columns_unit(work, count)
-    rows = 1 if work.b.flatten else count[1]
-    tile = work.b.nv * work.lanes
     for jd in range(count[0]):
         for jh in range(rows):
             source = s.window + (jd * height.window + jh) * width.window * work.size
@@ -220,4 +234,41 @@ cdef Py_ssize_t compute_columns(const Work *work, const Task *task, Py_ssize_t g
                     run_columns(work.f64, block[1], work.b.nv, kc, weights,
                                 source + v * tile * work.size, offset, target,
                                 work.b.result_pitch, more)
-    return count[0] * rows * unit
+
+
+cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                      Py_ssize_t chunk, const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
+                      const Scratch *s, int more) noexcept nogil:
+    """Compute a residue class with AMX tiles: c is [position][channel]."""
+    cdef const Axis *height = &work.axis[1]
+    cdef const Axis *width = &work.axis[2]
+    cdef Py_ssize_t taps = residue[4] - residue[3]
+    cdef Py_ssize_t kc = window_pitch(work, chunk)
+    cdef Py_ssize_t a_pitch = kc * work.window_size
+    cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
+    cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
+    cdef Py_ssize_t unit = unit_length(work, count)
+    cdef Py_ssize_t rows = unit_rows(work, count)
+    cdef Py_ssize_t t, jd, jh, j, i
+    cdef const Py_ssize_t *block
+    cdef const char *weights
+    cdef const char *source
+    cdef char *target
+    for t in range(taps):
+        offset[t] = first_entry(work, work.tap + 3 * (residue[3] + t))
+    for i in range(task.block_begin, task.block_end):
+        block = work.block + 4 * i
+        weights = work.weights + work.window_size * (
+            group * work.b.group_panel + block[3]
+            + (first * work.taps + residue[3] * kc) * block[2] * AMX_COLUMNS)
+        for jd in range(count[0]):
+            for jh in range(rows):
+                source = s.window + (jd * height.window + jh) * width.window * a_pitch
+                target = c + (jd * rows + jh) * unit * c_pitch
+                target += (block[0] - work.block[4 * task.block_begin]) * work.size
+                j = 0
+                while j < unit:
+                    run_amx(2 if unit - j > AMX_ROWS else 1, block[2], taps, kc,
+                            source + j * a_pitch, a_pitch, offset, weights,
+                            target + j * c_pitch, c_pitch, more)
+                    j += 2 * AMX_ROWS

@@ -10,6 +10,7 @@ from libc.string cimport memset
 
 cdef extern from "half.h" nogil:
     int F64
+    int RAW16
     int element_size(int dtype) noexcept
     int compute_size(int dtype) noexcept
     void load_row(int dtype, const char *src, Py_ssize_t src_stride, Py_ssize_t n,
@@ -32,6 +33,19 @@ cdef extern from "tile.h" nogil:
                       Py_ssize_t a_pitch, Py_ssize_t lda, const void *b, Py_ssize_t ldb, void *c,
                       Py_ssize_t shift, int accumulate) noexcept
 
+cdef extern from "amx.h" nogil:
+    int HAVE_AMX
+    void amx_begin() noexcept
+    void amx_end() noexcept
+    void run_amx(int mr, int nv, Py_ssize_t taps, Py_ssize_t kc, const char *a, Py_ssize_t a_pitch,
+                 const Py_ssize_t *offset, const char *b, char *c, Py_ssize_t c_pitch,
+                 int accumulate) noexcept
+
+cdef enum:
+    AMX_ROWS = 16       # positions of a tile
+    AMX_COLUMNS = 16    # channels of a tile
+    AMX_K = 32          # products of a tile
+
 ctypedef const unsigned char[:, :, :, :, :, :] InputTensor
 ctypedef unsigned char[:, :, :, :, :, :] OutputTensor
 
@@ -40,6 +54,7 @@ cdef enum Kernel:
     ROWS = 0
     COLUMNS = 1
     CHANNELS = 2
+    AMX = 3
 
 
 # One spatial axis, as the plan tabulates it (see _convolution_plan.Axis).
@@ -110,7 +125,9 @@ cdef struct Work:
     Tensor diff_src
     int f64
     int accumulate
-    Py_ssize_t size                 # bytes of the computing type
+    Py_ssize_t size                 # bytes of the type that sums
+    Py_ssize_t window_size          # bytes of the type that multiplies
+    int load_dtype                  # what load_row makes of diff_dst
     Py_ssize_t lanes
     Py_ssize_t classes
     const Py_ssize_t *residue       # [classes][5]: residues d, h, w; first and last + 1 of taps
@@ -180,18 +197,25 @@ cdef void run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssi
                     char *scratch) noexcept nogil:
     """Compute a task's block of one group, or of `groups` side by side for the channels kernel."""
     cdef Scratch s = carve(&work.b, scratch)
-    cdef Py_ssize_t first, chunk, c, i, used, axis
+    cdef Py_ssize_t first, chunk, c, used, axis, channels, last, unit
     cdef Py_ssize_t count[3]
     cdef Py_ssize_t pitch[3]
-    cdef Py_ssize_t channels, last
     cdef const Py_ssize_t *residue
+    cdef char *result
     cdef int more
+    # Scratch is [channel][position] for COLUMNS, [position][channel] for the others.
+    unit = work.size if work.b.kernel == COLUMNS else work.b.result_pitch * work.size
+    last = task.block_end - 1
+    channels = work.block[4 * last] + work.block[4 * last + 1] - work.block[4 * task.block_begin]
+    if work.b.kernel == CHANNELS:
+        channels = groups * work.b.input_channels
     first = 0
     while first < work.b.output_channels:
         chunk = min(work.b.chunk, work.b.output_channels - first)
+        more = first > 0
+        last = first + chunk == work.b.output_channels
         if work.b.windowed:
             pack_window(work, task, group, groups, first, chunk, &s)
-        more = first > 0
         used = 0
         for c in range(task.class_begin, task.class_end):
             residue = work.residue + 5 * c
@@ -199,39 +223,25 @@ cdef void run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssi
                 count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
             if count[0] * count[1] * count[2] == 0:
                 continue
+            result = s.result + used * unit
             if work.b.kernel == COLUMNS:
-                used += compute_columns(work, task, group, first, chunk, residue, count,
-                                        s.result + used * work.size, &s, more)
+                compute_columns(work, task, group, first, chunk, residue, count, result, &s, more)
+            elif work.b.kernel == AMX:
+                compute_amx(work, task, group, first, chunk, residue, count, result, &s, more)
             else:
-                compute_rows(work, task, group, groups, first, chunk, residue, count,
-                             s.result + used * work.b.result_pitch * work.size, &s, more)
-                used += count[0] * count[1] * count[2]
+                compute_rows(work, task, group, groups, first, chunk, residue, count, result, &s,
+                             more)
+            if last and not work.b.direct:
+                class_pitch(work, count, pitch)
+                if work.b.kernel == COLUMNS:
+                    store_class(work, task, group, residue, count, result, channels,
+                                work.b.result_pitch, pitch)
+                else:
+                    for axis in range(3):
+                        pitch[axis] *= work.b.result_pitch
+                    store_class(work, task, group, residue, count, result, channels, 1, pitch)
+            used += class_extent(work, count)
         first += chunk
-    if work.b.direct:
-        return
-    last = task.block_end - 1
-    channels = (work.block[4 * last] + work.block[4 * last + 1] - work.block[4 * task.block_begin])
-    if work.b.kernel == CHANNELS:
-        channels = groups * work.b.input_channels
-    used = 0
-    for c in range(task.class_begin, task.class_end):
-        residue = work.residue + 5 * c
-        for axis in range(3):
-            count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
-        if count[0] * count[1] * count[2] == 0:
-            continue
-        if work.b.kernel == COLUMNS:
-            columns_pitch(work, count, pitch)
-            store_class(work, task, group, residue, count, s.result + used * work.size, channels,
-                        work.b.result_pitch, pitch)
-            used += columns_extent(work, count)
-        else:
-            pitch[2] = work.b.result_pitch
-            pitch[1] = count[2] * pitch[2]
-            pitch[0] = count[1] * pitch[1]
-            store_class(work, task, group, residue, count,
-                        s.result + used * work.b.result_pitch * work.size, channels, 1, pitch)
-            used += count[0] * count[1] * count[2]
 
 
 cdef void run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept nogil:
@@ -254,9 +264,13 @@ cdef void run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept 
     task.image = number // ranges
     if work.b.kernel == CHANNELS:
         run_group(work, &task, task.group, task.group_end - task.group, scratch)
-    else:
-        for group in range(task.group, task.group_end):
-            run_group(work, &task, group, 1, scratch)
+        return
+    if work.b.kernel == AMX:
+        amx_begin()
+    for group in range(task.group, task.group_end):
+        run_group(work, &task, group, 1, scratch)
+    if work.b.kernel == AMX:
+        amx_end()
 
 
 def convolve(InputTensor diff_dst, const unsigned char[::1] weights, OutputTensor diff_src,
@@ -281,6 +295,8 @@ def convolve(InputTensor diff_dst, const unsigned char[::1] weights, OutputTenso
     work.f64 = blocking.dtype == F64
     work.accumulate = accumulate
     work.size = compute_size(blocking.dtype)
+    work.window_size = 2 if blocking.kernel == AMX else work.size
+    work.load_dtype = RAW16 if blocking.kernel == AMX else blocking.dtype
     work.lanes = VECTOR_BYTES // work.size
     work.classes = residues.shape[0]
     work.residue = &residues[0, 0]
@@ -298,6 +314,8 @@ def convolve(InputTensor diff_dst, const unsigned char[::1] weights, OutputTenso
 
 
 def tile_shapes(bint f64):
-    """Return {vectors: rows} of the register tiles, and the lanes of a vector."""
+    """Return {vectors: rows} of the register tiles, the lanes of a vector, the most vectors of a
+    ROWS tile, and whether there is AMX.
+    """
     shapes = {nv: tile_rows(nv) for nv in range(1, NV_MAX + 1) if tile_rows(nv)}
-    return shapes, VECTOR_BYTES // (8 if f64 else 4), ROWS_NV, CHANNELS_NV
+    return shapes, VECTOR_BYTES // (8 if f64 else 4), ROWS_NV, bool(HAVE_AMX)

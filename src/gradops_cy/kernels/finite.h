@@ -16,4 +16,10 @@ static int all_finite(int f64, const void *x, ptrdiff_t n) {
     return !bad;
 }
 
+static int all_finite_bf16(const uint16_t *x, ptrdiff_t n) {
+    int bad = 0;
+    for (ptrdiff_t i = 0; i < n; i++) bad |= (x[i] & 0x7f80) == 0x7f80;
+    return !bad;
+}
+
 #endif

@@ -8,7 +8,9 @@
 
 #include "simd.h"
 
-enum { F32 = 0, F16 = 1, BF16 = 2, F64 = 3 };
+/* RAW16 is no tensor's dtype: it moves 16-bit elements as they are, for kernels that compute on
+ * halves. */
+enum { F32 = 0, F16 = 1, BF16 = 2, F64 = 3, RAW16 = 4 };
 
 INLINE int element_size(int dtype) { return dtype == F64 ? 8 : dtype == F32 ? 4 : 2; }
 
@@ -64,6 +66,12 @@ INLINE uint16_t f16_from_float(float f) {
 /* dst[j] = src[j] for j < n, converted; src_stride in bytes. */
 static void load_row(int dtype, const char *src, ptrdiff_t src_stride, ptrdiff_t n, void *dst) {
     ptrdiff_t j = 0;
+    if (dtype == RAW16) {
+        uint16_t *d = dst;
+        if (src_stride == 2) memcpy(d, src, 2 * (size_t)n);
+        else for (; j < n; j++) d[j] = *(const uint16_t *)(src + j * src_stride);
+        return;
+    }
     if (dtype == F64) {
         double *d = dst;
         if (src_stride == 8) memcpy(d, src, 8 * (size_t)n);

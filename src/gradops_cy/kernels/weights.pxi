@@ -1,6 +1,7 @@
 # Weights packed once per call into the panels that the tiles stream.
 #
 #   ROWS, COLUMNS   [group][block][chunk][tap][k][width]    a block is one tile's channels
+#   AMX             [group][block][chunk][tap][k/2][width][2]
 #   CHANNELS        [tap][k][lane]                          lanes over all groups
 
 cdef enum:
@@ -11,6 +12,7 @@ ctypedef const unsigned char[:, :, :, :, :, :, :] WeightsTensor
 
 cdef extern from "finite.h" nogil:
     int all_finite(int f64, const void *x, Py_ssize_t n) noexcept
+    int all_finite_bf16(const unsigned short *x, Py_ssize_t n) noexcept
 
 
 cdef struct Weights:
@@ -18,6 +20,7 @@ cdef struct Weights:
     Py_ssize_t stride[6]            # group, o, i, d, h, w
     int dtype
     int f64
+    int pairs
     Py_ssize_t size
     Py_ssize_t taps
     const Py_ssize_t *tap           # [taps][3]: kernel coordinates in the order of the panels
@@ -64,6 +67,32 @@ cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     return finite
 
 
+cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
+                    char *panel) noexcept nogil:
+    """Pack one block of one group for AMX, k in pairs; return whether all of it is finite."""
+    cdef Py_ssize_t first, chunk, padded, t, k, i
+    cdef Py_ssize_t valid = block[1]
+    cdef Py_ssize_t width = block[2]
+    cdef const char *src
+    cdef unsigned short *dst = <unsigned short *> panel
+    cdef int finite = 1
+    first = 0
+    while first < w.channels:
+        chunk = min(w.chunk, w.channels - first)
+        padded = (chunk + AMX_K - 1) // AMX_K * AMX_K
+        memset(dst, 0, w.taps * padded * width * 2)
+        for t in range(w.taps):
+            for k in range(chunk):
+                src = tap_data(w, group, t) + block[0] * w.stride[2] + (first + k) * w.stride[1]
+                for i in range(valid):
+                    dst[((t * padded + k) // 2 * width + i) * 2 + k % 2] = (
+                        <const unsigned short *> (src + i * w.stride[2]))[0]
+        finite &= all_finite_bf16(dst, w.taps * padded * width)
+        dst += w.taps * padded * width
+        first += chunk
+    return finite
+
+
 cdef int pack_lanes(const Weights *w, Py_ssize_t group, Py_ssize_t inputs, char *panel) noexcept nogil:
     """Pack one group's lanes of the CHANNELS panel; return whether all of it is finite."""
     cdef Py_ssize_t t, k
@@ -75,6 +104,15 @@ cdef int pack_lanes(const Weights *w, Py_ssize_t group, Py_ssize_t inputs, char 
             load_row(w.dtype, tap_data(w, group, t) + k * w.stride[1], w.stride[2], inputs, dst)
             finite &= all_finite(w.f64, dst, inputs)
     return finite
+
+
+cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed) noexcept nogil:
+    cdef Py_ssize_t group = number // w.blocks
+    cdef const Py_ssize_t *block = w.block + 4 * (number % w.blocks)
+    cdef Py_ssize_t place = group * w.group_panel + block[3]
+    if w.pairs:
+        return pack_pairs(w, group, block, packed + 2 * place)
+    return pack_panel(w, group, block, packed + w.size * place)
 
 
 def pack_weights(WeightsTensor weights, unsigned char[::1] packed, const Py_ssize_t[:, ::1] taps,
@@ -93,6 +131,7 @@ def pack_weights(WeightsTensor weights, unsigned char[::1] packed, const Py_ssiz
         w.stride[axis] = weights.strides[axis]
     w.dtype = dtype
     w.f64 = dtype == F64
+    w.pairs = kernel == AMX
     w.size = compute_size(dtype)
     w.taps = taps.shape[0]
     w.tap = &taps[0, 0] if w.taps else NULL
@@ -108,8 +147,5 @@ def pack_weights(WeightsTensor weights, unsigned char[::1] packed, const Py_ssiz
     else:
         for number in prange(w.groups * w.blocks, nogil=True, schedule="dynamic",
                              num_threads=num_threads):
-            infinite += 1 - pack_panel(
-                &w, number // w.blocks, w.block + 4 * (number % w.blocks),
-                <char *> &packed[0] + w.size * (number // w.blocks * group_panel
-                                                + w.block[4 * (number % w.blocks) + 3]))
+            infinite += 1 - pack_block(&w, number, <char *> &packed[0])
     return infinite == 0

@@ -1,7 +1,8 @@
-# The window of a task: the diff_dst elements that its block needs, converted to the computing type,
-# halo included, in one of three forms.
+# The window of a task: the diff_dst elements that its block needs, converted to the type that the
+# kernel multiplies, halo included.
 #
 #   ROWS      [entry][channel]
+#   AMX       [entry][channel]     channels padded with zeros to whole tiles
 #   COLUMNS   [channel][entry]
 #   CHANNELS  [entry][k][lane]     lane = channel of diff_src, k = its k-th channel of diff_dst
 #
@@ -53,8 +54,8 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
                    Py_ssize_t channels, char *staging) noexcept nogil:
     """Pack `entries` equidistant source positions; one of the two pitches is 1."""
     cdef Py_ssize_t channel_stride = work.diff_dst.stride[1]
-    cdef int dtype = work.b.dtype
-    cdef int size = work.size
+    cdef int dtype = work.load_dtype
+    cdef int size = work.window_size
     cdef Py_ssize_t unit = element_size(dtype)
     cdef Py_ssize_t block, j, i, rows
     if channel_pitch == 1 and (channel_stride == unit or entries == 1):
@@ -89,8 +90,9 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
     """Pack one (d, h) row; `src` is its element 0, NULL where the row lies outside."""
     cdef const Axis *axis = &work.axis[2]
     cdef Py_ssize_t r, entry, first, length, step, low, high
+    cdef Py_ssize_t size = work.window_size
     if src == NULL:
-        clear_entries(dst, channel_pitch, entry_pitch, axis.window, channels, work.size)
+        clear_entries(dst, channel_pitch, entry_pitch, axis.window, channels, work.window_size)
         return
     for r in range(axis.runs):
         entry, first = axis.run[4 * r], axis.run[4 * r + 1] + start
@@ -98,14 +100,14 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
         low = min(length, (-first + step - 1) // step if first < 0 else 0)
         high = (axis.source - first + step - 1) // step if first < axis.source else 0
         high = max(low, min(length, high))
-        clear_entries(dst + entry * entry_pitch * work.size, channel_pitch, entry_pitch, low,
-                      channels, work.size)
+        clear_entries(dst + entry * entry_pitch * size, channel_pitch, entry_pitch, low, channels,
+                      size)
         if high > low:
             pack_run(work, src + (first + low * step) * work.diff_dst.stride[4],
-                     step * work.diff_dst.stride[4], dst + (entry + low) * entry_pitch * work.size,
+                     step * work.diff_dst.stride[4], dst + (entry + low) * entry_pitch * size,
                      channel_pitch, entry_pitch, high - low, channels, staging)
-        clear_entries(dst + (entry + high) * entry_pitch * work.size, channel_pitch, entry_pitch,
-                      length - high, channels, work.size)
+        clear_entries(dst + (entry + high) * entry_pitch * size, channel_pitch, entry_pitch,
+                      length - high, channels, size)
 
 
 cdef void spread_lanes(const Work *work, const char *src, char *dst, Py_ssize_t entries,
@@ -134,6 +136,15 @@ cdef void spread_lanes(const Work *work, const char *src, char *dst, Py_ssize_t 
                         d4[g * lanes + i] = s4[g * per_group]
 
 
+cdef inline Py_ssize_t window_pitch(const Work *work, Py_ssize_t chunk) noexcept nogil:
+    """Return the elements of a window entry (not for COLUMNS)."""
+    if work.b.kernel == CHANNELS:
+        return work.b.output_channels * work.b.result_pitch
+    if work.b.kernel == AMX:
+        return (chunk + AMX_K - 1) // AMX_K * AMX_K
+    return chunk
+
+
 cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
                       Py_ssize_t first, Py_ssize_t chunk, const Scratch *s) noexcept nogil:
     cdef const Axis *depth = &work.axis[0]
@@ -143,11 +154,15 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef Py_ssize_t plane = depth.window * height.window * width.window
     cdef Py_ssize_t channels = groups * chunk
     cdef Py_ssize_t d, h, yd, yh, row
+    cdef Py_ssize_t pitch = window_pitch(work, chunk)
+    cdef Py_ssize_t size = work.window_size
     cdef Py_ssize_t start = task.start[2] * width.in_step
     cdef const char *base = x.data + task.image * x.stride[0]
     cdef const char *src
-    cdef char *raw = s.staging + TRANSPOSE_ROWS * max(width.window, channels) * work.size
+    cdef char *raw = s.staging + TRANSPOSE_ROWS * max(width.window, channels) * size
     base += (group * work.b.output_channels + first) * x.stride[1]
+    if work.b.kernel == AMX and pitch > chunk:
+        memset(s.window, 0, plane * pitch * size)
     for d in range(depth.window):
         yd = task.start[0] * depth.in_step + depth.entry[d]
         for h in range(height.window):
@@ -157,12 +172,10 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
                 src = base + yd * x.stride[2] + yh * x.stride[3]
             row = (d * height.window + h) * width.window
             if work.b.kernel == COLUMNS:
-                pack_row(work, src, start, s.window + row * work.size, plane, 1, channels, s.staging)
-            elif work.b.kernel == ROWS:
-                pack_row(work, src, start, s.window + row * chunk * work.size, 1, chunk, channels,
-                         s.staging)
-            else:
+                pack_row(work, src, start, s.window + row * size, plane, 1, channels, s.staging)
+            elif work.b.kernel == CHANNELS:
                 pack_row(work, src, start, raw, 1, channels, channels, s.staging)
-                spread_lanes(work, raw,
-                             s.window + row * work.b.output_channels * work.b.result_pitch * work.size,
-                             width.window, groups)
+                spread_lanes(work, raw, s.window + row * pitch * size, width.window, groups)
+            else:
+                pack_row(work, src, start, s.window + row * pitch * size, 1, pitch, channels,
+                         s.staging)
