@@ -407,13 +407,14 @@ class Plan:
                 staging_rows = axes[2].window
             elements = window * (channels if self.kernel == ROWS else row)
             zeros, pointers = row, prod(self.block) * (1 + most_taps)
-        staging = 16 * max(axes[2].window, channels) + staging_rows * channels
+        channels = max(channels, pitch if self.kernel != COLUMNS else rows)
+        staging = 16 * max(axes[2].window, self.block[2], channels) + staging_rows * channels
         sizes = {
             "zero_bytes": zeros * self.size,
             "window_bytes": elements * window_size if self.windowed else 0,
             "result_bytes": results * self.size,
             "pointer_bytes": pointers * 8,
-            "staging_bytes": staging * window_size if self.windowed else 0,
+            "staging_bytes": staging * self.size,
         }
         return {name: _up(value, 64) for name, value in sizes.items()}
 
@@ -468,19 +469,23 @@ class Plan:
         """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
         packed = aligned_bytes(self.packed_bytes)
         taps = self._tap_tables[1]
-        coordinates = np.stack(
-            [self.axis(a, 1).taps[taps[:, a]] if len(taps) else taps[:, a] for a in range(3)],
-            axis=1,
-        )
+        coordinates = np.stack([self.axis(a, 1).taps[taps[:, a]] for a in range(3)], axis=1)
+        # Where each tap of the kernel, in C order, stands among the panels.
+        places = np.ravel_multi_index(tuple(coordinates.T), self.problem.kernel)
+        every = len(places) == prod(self.problem.kernel)
+        ranks = np.argsort(places) if every else np.empty(0, np.intp)
+        staging = np.empty(self.num_threads * _KERNELS.pack_staging(len(taps)), np.uint8)
         finite = _KERNELS.pack_weights(
             _arrays.byte_view(weights),
             packed,
             np.ascontiguousarray(coordinates),
+            ranks,
             self._panel_blocks(),
             self.problem.dtype,
             self.kernel,
             self.chunk,
             self.group_panel,
+            staging,
             self.num_threads,
         )
         return packed, bool(finite)

@@ -165,32 +165,65 @@ include "compute.pxi"
 include "weights.pxi"
 
 
+cdef void store_line(const Work *work, const char *c, Py_ssize_t channel_pitch, Py_ssize_t pitch,
+                     char *dst, Py_ssize_t step, Py_ssize_t channels, Py_ssize_t count,
+                     char *staging) noexcept nogil:
+    """Round the results of `count` positions of a row into diff_src.
+
+    The inner loop runs along the axis on which diff_src is denser; where scratch lies the other
+    way round, it is transposed first, a strip at a time.
+    """
+    cdef Py_ssize_t channel_stride = work.diff_src.stride[1]
+    cdef int dtype = work.b.dtype
+    cdef int add = work.accumulate
+    cdef Py_ssize_t size = work.size
+    cdef Py_ssize_t j, i, strip, rows
+    if magnitude(channel_stride) < magnitude(step):
+        if channel_pitch == 1:
+            for j in range(count):
+                store_row(dtype, c + j * pitch * size, 1, dst + j * step, channel_stride, channels,
+                          add)
+            return
+        for strip in range((count + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
+            j = strip * TRANSPOSE_ROWS
+            rows = min(TRANSPOSE_ROWS, count - j)
+            transpose(size, c + j * size, channel_pitch, staging, channels, NULL, channels, rows)
+            for i in range(rows):
+                store_row(dtype, staging + i * channels * size, 1, dst + (j + i) * step,
+                          channel_stride, channels, add)
+    else:
+        if pitch == 1:
+            for j in range(channels):
+                store_row(dtype, c + j * channel_pitch * size, 1, dst + j * channel_stride, step,
+                          count, add)
+            return
+        for strip in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
+            j = strip * TRANSPOSE_ROWS
+            rows = min(TRANSPOSE_ROWS, channels - j)
+            transpose(size, c + j * size, pitch, staging, count, NULL, count, rows)
+            for i in range(rows):
+                store_row(dtype, staging + i * count * size, 1, dst + (j + i) * channel_stride,
+                          step, count, add)
+
+
 cdef void store_class(const Work *work, const Task *task, Py_ssize_t group, const Py_ssize_t *residue,
                       const Py_ssize_t *count, const char *c, Py_ssize_t channels,
-                      Py_ssize_t channel_pitch, const Py_ssize_t *pitch) noexcept nogil:
+                      Py_ssize_t channel_pitch, const Py_ssize_t *pitch,
+                      char *staging) noexcept nogil:
     """Round a class's results into diff_src; pitches in elements, by channel and by d, h, w."""
     cdef Tensor y = work.diff_src
     cdef Py_ssize_t step[3]
-    cdef Py_ssize_t jd, jh, j, axis
+    cdef Py_ssize_t jd, jh, axis
     cdef char *base = y.data + task.image * y.stride[0] + group * work.b.input_channels * y.stride[1]
-    cdef char *row
-    cdef const char *source
     base += work.block[4 * task.block_begin] * y.stride[1]
     for axis in range(3):
         step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
         base += task.start[axis] * step[axis] + residue[axis] * y.stride[2 + axis]
     for jd in range(count[0]):
         for jh in range(count[1]):
-            row = base + jd * step[0] + jh * step[1]
-            source = c + (jd * pitch[0] + jh * pitch[1]) * work.size
-            if magnitude(y.stride[1]) < magnitude(step[2]):
-                for j in range(count[2]):
-                    store_row(work.b.dtype, source + j * pitch[2] * work.size, channel_pitch,
-                              row + j * step[2], y.stride[1], channels, work.accumulate)
-            else:
-                for j in range(channels):
-                    store_row(work.b.dtype, source + j * channel_pitch * work.size, pitch[2],
-                              row + j * y.stride[1], step[2], count[2], work.accumulate)
+            store_line(work, c + (jd * pitch[0] + jh * pitch[1]) * work.size, channel_pitch,
+                       pitch[2], base + jd * step[0] + jh * step[1], step[2], channels, count[2],
+                       staging)
 
 
 cdef void run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
@@ -235,11 +268,12 @@ cdef void run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssi
                 class_pitch(work, count, pitch)
                 if work.b.kernel == COLUMNS:
                     store_class(work, task, group, residue, count, result, channels,
-                                work.b.result_pitch, pitch)
+                                work.b.result_pitch, pitch, s.staging)
                 else:
                     for axis in range(3):
                         pitch[axis] *= work.b.result_pitch
-                    store_class(work, task, group, residue, count, result, channels, 1, pitch)
+                    store_class(work, task, group, residue, count, result, channels, 1, pitch,
+                                s.staging)
             used += class_extent(work, count)
         first += chunk
 

@@ -1,26 +1,143 @@
-/* dst[c][r] = src[r][c] for r < rows, c < cols; pitches in elements of `size` (2, 4 or 8) bytes. */
+/* Transposition of small matrices, one register-sized square at a time.
+ *
+ * A square of L vectors of L lanes takes log2(L) rounds; in the round of distance h the lanes whose
+ * number has bit h change places with those of the vector h further on that have it not. */
 #ifndef GRADOPS_TRANSPOSE_H
 #define GRADOPS_TRANSPOSE_H
 
 #include "simd.h"
 
-#define DEFINE_TRANSPOSE(suffix, type)                                                            \
-    static void transpose_##suffix(const type *restrict src, ptrdiff_t src_pitch,                 \
-                                   type *restrict dst, ptrdiff_t dst_pitch, ptrdiff_t rows,       \
-                                   ptrdiff_t cols) {                                              \
-        for (ptrdiff_t c = 0; c < cols; c++)                                                      \
-            for (ptrdiff_t r = 0; r < rows; r++) dst[c * dst_pitch + r] = src[r * src_pitch + c]; \
+/* Lane numbers of __builtin_shufflevector(a, b): of the vector without bit h, and of the one with. */
+#define LOW(l, h, L) (((l) & (h)) ? (L) + (l) - (h) : (l))
+#define HIGH(l, h, L) (((l) & (h)) ? (L) + (l) : (l) + (h))
+#define LANES_2(f, h, L) f(0, h, L), f(1, h, L)
+#define LANES_4(f, h, L) LANES_2(f, h, L), f(2, h, L), f(3, h, L)
+#define LANES_8(f, h, L) LANES_4(f, h, L), f(4, h, L), f(5, h, L), f(6, h, L), f(7, h, L)
+#define LANES_16(f, h, L)                                                                        \
+    LANES_8(f, h, L), f(8, h, L), f(9, h, L), f(10, h, L), f(11, h, L), f(12, h, L),             \
+        f(13, h, L), f(14, h, L), f(15, h, L)
+
+#define ROUND(vec, L, h)                                                                \
+    _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {                              \
+        if (i & h) continue;                                                            \
+        vec a = v[i], b = v[i + h];                                                     \
+        v[i] = __builtin_shufflevector(a, b, LANES_##L(LOW, h, L));                     \
+        v[i + h] = __builtin_shufflevector(a, b, LANES_##L(HIGH, h, L));                \
     }
+#define ROUNDS_2(vec, L) ROUND(vec, L, 1)
+#define ROUNDS_4(vec, L) ROUND(vec, L, 2) ROUNDS_2(vec, L)
+#define ROUNDS_8(vec, L) ROUND(vec, L, 4) ROUNDS_4(vec, L)
+#define ROUNDS_16(vec, L) ROUND(vec, L, 8) ROUNDS_8(vec, L)
 
-DEFINE_TRANSPOSE(2, uint16_t)
-DEFINE_TRANSPOSE(4, uint32_t)
-DEFINE_TRANSPOSE(8, uint64_t)
+#define DEFINE_SQUARE(suffix, vec, L) \
+    INLINE void square_##suffix(vec *v) { ROUNDS_##L(vec, L) }
 
-INLINE void transpose(int size, const void *src, ptrdiff_t src_pitch, void *dst, ptrdiff_t dst_pitch,
-                      ptrdiff_t rows, ptrdiff_t cols) {
-    if (size == 8) transpose_8(src, src_pitch, dst, dst_pitch, rows, cols);
-    else if (size == 2) transpose_2(src, src_pitch, dst, dst_pitch, rows, cols);
-    else transpose_4(src, src_pitch, dst, dst_pitch, rows, cols);
+#if VECTOR_BYTES == 64
+DEFINE_SQUARE(f32, vec_f32, 16)
+DEFINE_SQUARE(f64, vec_f64, 8)
+#elif VECTOR_BYTES == 32
+DEFINE_SQUARE(f32, vec_f32, 8)
+DEFINE_SQUARE(f64, vec_f64, 4)
+#else
+DEFINE_SQUARE(f32, vec_f32, 4)
+DEFINE_SQUARE(f64, vec_f64, 2)
+#endif
+
+/* The first n lanes of a vector, the others zero; and back. n may be a whole vector. */
+INLINE vec_f32 load_first_f32(const float *p, ptrdiff_t n) {
+#if VECTOR_BYTES == 64
+    return (vec_f32)_mm512_maskz_loadu_ps((__mmask16)(0xffffu >> (16 - n)), p);
+#else
+    vec_f32 v = {0};
+    if (n == LANES_F32) v = *(const vec_f32 *)p;
+    else for (int i = 0; i < n; i++) v[i] = p[i];
+    return v;
+#endif
+}
+INLINE void store_first_f32(float *p, vec_f32 v, ptrdiff_t n) {
+#if VECTOR_BYTES == 64
+    _mm512_mask_storeu_ps(p, (__mmask16)(0xffffu >> (16 - n)), (__m512)v);
+#else
+    if (n == LANES_F32) *(vec_f32 *)p = v;
+    else for (int i = 0; i < n; i++) p[i] = v[i];
+#endif
+}
+INLINE vec_f64 load_first_f64(const double *p, ptrdiff_t n) {
+    vec_f64 v = {0};
+    if (n == LANES_F64) v = *(const vec_f64 *)p;
+    else for (int i = 0; i < n; i++) v[i] = p[i];
+    return v;
+}
+INLINE void store_first_f64(double *p, vec_f64 v, ptrdiff_t n) {
+    if (n == LANES_F64) *(vec_f64 *)p = v;
+    else for (int i = 0; i < n; i++) p[i] = v[i];
+}
+/* 16-bit elements travel in the lanes of floats, as integers. */
+INLINE vec_f32 load_first_u16(const uint16_t *p, ptrdiff_t n) {
+#if VECTOR_BYTES == 64
+    return (vec_f32)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16((__mmask16)(0xffffu >> (16 - n)), p));
+#else
+    uint32_t wide[LANES_F32] = {0};
+    for (int i = 0; i < n; i++) wide[i] = p[i];
+    return *(const vec_f32 *)wide;
+#endif
+}
+INLINE void store_first_u16(uint16_t *p, vec_f32 v, ptrdiff_t n) {
+#if VECTOR_BYTES == 64
+    _mm256_mask_storeu_epi16(p, (__mmask16)(0xffffu >> (16 - n)), _mm512_cvtepi32_epi16((__m512i)v));
+#else
+    uint32_t wide[LANES_F32];
+    memcpy(wide, &v, sizeof wide);
+    for (int i = 0; i < n; i++) p[i] = (uint16_t)wide[i];
+#endif
+}
+
+/* dst[place[c] + r] = src[r][c] for r < rows <= L, c < cols; without place, place[c] = c * dst_pitch.
+ * Pitches and places in elements. */
+#define DEFINE_STRIP(suffix, square, type, vec, L)                                                 \
+    INLINE void strip_##suffix(const type *src, ptrdiff_t src_pitch, type *dst,                    \
+                               ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,        \
+                               ptrdiff_t cols) {                                                   \
+        for (ptrdiff_t c = 0; c < cols; c += L) {                                                  \
+            ptrdiff_t width = cols - c < L ? cols - c : L;                                         \
+            vec v[L];                                                                              \
+            if (rows == L) {                                                                       \
+                _Pragma("GCC unroll 16") for (int r = 0; r < L; r++)                               \
+                    v[r] = load_first_##suffix(src + r * src_pitch + c, width);                    \
+            } else {                                                                               \
+                _Pragma("GCC unroll 16") for (int r = 0; r < L; r++)                               \
+                    v[r] = r < rows ? load_first_##suffix(src + r * src_pitch + c, width)          \
+                                    : (vec){0};                                                    \
+            }                                                                                      \
+            square_##square(v);                                                                    \
+            _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {                                 \
+                if (i >= width) break;                                                             \
+                ptrdiff_t at = place ? place[c + i] : (c + i) * dst_pitch;                         \
+                store_first_##suffix(dst + at, v[i], rows);                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+DEFINE_STRIP(f32, f32, float, vec_f32, LANES_F32)
+DEFINE_STRIP(f64, f64, double, vec_f64, LANES_F64)
+DEFINE_STRIP(u16, f32, uint16_t, vec_f32, LANES_F32)
+
+/* dst[c][r] = src[r][c] for r < rows, c < cols; pitches in elements of `size` (2, 4 or 8) bytes.
+ * With `place`, element offsets take the place of dst's rows. */
+static void transpose(int size, const void *src, ptrdiff_t src_pitch, void *dst, ptrdiff_t dst_pitch,
+                      const ptrdiff_t *place, ptrdiff_t rows, ptrdiff_t cols) {
+    ptrdiff_t step = size == 8 ? LANES_F64 : LANES_F32;
+    for (ptrdiff_t r = 0; r < rows; r += step) {
+        ptrdiff_t height = rows - r < step ? rows - r : step;
+        if (size == 8)
+            strip_f64((const double *)src + r * src_pitch, src_pitch, (double *)dst + r, dst_pitch,
+                      place, height, cols);
+        else if (size == 4)
+            strip_f32((const float *)src + r * src_pitch, src_pitch, (float *)dst + r, dst_pitch,
+                      place, height, cols);
+        else
+            strip_u16((const uint16_t *)src + r * src_pitch, src_pitch, (uint16_t *)dst + r,
+                      dst_pitch, place, height, cols);
+    }
 }
 
 #endif

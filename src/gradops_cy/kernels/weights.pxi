@@ -5,25 +5,37 @@
 #   CHANNELS        [tap][k][lane]                          lanes over all groups
 
 cdef enum:
-    PACK_CHANNELS = 16      # one cache line's worth of f32 channels at a time, whatever the layout
+    PACK_CHANNELS = 64      # channels of diff_dst packed at a time: the panel's part stays in L1
 
 ctypedef const unsigned char[:, :, :, :, :, :, :] WeightsTensor
-
 
 cdef extern from "finite.h" nogil:
     int all_finite(int f64, const void *x, Py_ssize_t n) noexcept
     int all_finite_bf16(const unsigned short *x, Py_ssize_t n) noexcept
+    void zip_pairs(const unsigned short *even, const unsigned short *odd, unsigned int *dst,
+                   Py_ssize_t n) noexcept
+
+
+# Which axis of the weights is contiguous in memory, and so how rows of panels are made.
+cdef enum Order:
+    BY_INPUT        # the lanes of a panel: rows are copied
+    BY_OUTPUT       # k: transposed tap by tap
+    BY_TAP          # the kernel's axes: transposed k by k
+    SCATTERED
 
 
 cdef struct Weights:
     const char *data
     Py_ssize_t stride[6]            # group, o, i, d, h, w
-    int dtype
+    int load_dtype
     int f64
     int pairs
-    Py_ssize_t size
+    int order
+    Py_ssize_t size                 # bytes of an element of the panels
+    Py_ssize_t unit                 # bytes of an element of the weights
     Py_ssize_t taps
     const Py_ssize_t *tap           # [taps][3]: kernel coordinates in the order of the panels
+    const Py_ssize_t *rank          # [taps]: where the n-th tap in memory stands in that order
     Py_ssize_t groups
     Py_ssize_t channels             # of diff_dst in a group
     Py_ssize_t chunk
@@ -38,57 +50,103 @@ cdef inline const char *tap_data(const Weights *w, Py_ssize_t group, Py_ssize_t 
             + tap[2] * w.stride[5])
 
 
-cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
-                    char *panel) noexcept nogil:
-    """Pack one block of one group; return whether all of it is finite."""
-    cdef Py_ssize_t first, chunk, low, high, t, k
+cdef void transpose_rows(const Weights *w, const char *src, char *dst, Py_ssize_t dst_pitch,
+                         const Py_ssize_t *place, Py_ssize_t rows, Py_ssize_t cols,
+                         char *staging) noexcept nogil:
+    """Transpose rows of input channels, each contiguous in the weights, converting on the way."""
+    cdef Py_ssize_t strip, r, j, height
+    if w.size == w.unit:
+        transpose(w.size, src, w.stride[2] // w.unit, dst, dst_pitch, place, rows, cols)
+        return
+    for strip in range((rows + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
+        r = strip * TRANSPOSE_ROWS
+        height = min(TRANSPOSE_ROWS, rows - r)
+        for j in range(height):
+            load_row(w.load_dtype, src + (r + j) * w.stride[2], w.unit, cols,
+                     staging + j * cols * w.size)
+        transpose(w.size, staging, cols, dst + r * w.size, dst_pitch, place, height, cols)
+
+
+cdef void pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t low,
+                    Py_ssize_t high, char *dst, Py_ssize_t tap_pitch, char *staging) noexcept nogil:
+    """Pack dst[t][k][i] for k in [low, high) of one block; pitches tap_pitch and the block's width."""
     cdef Py_ssize_t valid = block[1]
     cdef Py_ssize_t width = block[2]
+    cdef Py_ssize_t *place = <Py_ssize_t *> staging
+    cdef char *rows = staging + w.taps * sizeof(Py_ssize_t)
+    cdef Py_ssize_t t, k
     cdef const char *src
+    if w.order == BY_TAP:
+        for t in range(w.taps):
+            place[t] = w.rank[t] * tap_pitch
+        for k in range(low, high):
+            src = w.data + group * w.stride[0] + k * w.stride[1] + block[0] * w.stride[2]
+            transpose_rows(w, src, dst + (k - low) * width * w.size, 0, place, valid, w.taps, rows)
+    else:
+        for t in range(w.taps):
+            src = tap_data(w, group, t) + low * w.stride[1] + block[0] * w.stride[2]
+            if w.order == BY_OUTPUT:
+                transpose_rows(w, src, dst + t * tap_pitch * w.size, width, NULL, valid, high - low,
+                               rows)
+            else:
+                for k in range(high - low):
+                    load_row(w.load_dtype, src + k * w.stride[1], w.stride[2], valid,
+                             dst + (t * tap_pitch + k * width) * w.size)
+    if valid < width:
+        for t in range(w.taps):
+            for k in range(high - low):
+                memset(dst + (t * tap_pitch + k * width + valid) * w.size, 0,
+                       (width - valid) * w.size)
+
+
+cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, char *panel,
+                    char *staging) noexcept nogil:
+    """Pack one block of one group; return whether all of it is finite."""
+    cdef Py_ssize_t width = block[2]
+    cdef Py_ssize_t first = 0
+    cdef Py_ssize_t chunk, low, high, t
     cdef char *dst
     cdef int finite = 1
-    first = 0
     while first < w.channels:
         chunk = min(w.chunk, w.channels - first)
         low = 0
         while low < chunk:
             high = min(chunk, low + PACK_CHANNELS)
+            dst = panel + low * width * w.size
+            pack_rows(w, group, block, first + low, first + high, dst, chunk * width, staging)
             for t in range(w.taps):
-                src = tap_data(w, group, t) + block[0] * w.stride[2] + first * w.stride[1]
-                dst = panel + t * chunk * width * w.size
-                for k in range(low, high):
-                    load_row(w.dtype, src + k * w.stride[1], w.stride[2], valid,
-                             dst + k * width * w.size)
-                    memset(dst + (k * width + valid) * w.size, 0, (width - valid) * w.size)
-                finite &= all_finite(w.f64, dst + low * width * w.size, (high - low) * width)
+                finite &= all_finite(w.f64, dst + t * chunk * width * w.size, (high - low) * width)
             low = high
         panel += w.taps * chunk * width * w.size
         first += chunk
     return finite
 
 
-cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
-                    char *panel) noexcept nogil:
+cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, char *panel,
+                    char *staging) noexcept nogil:
     """Pack one block of one group for AMX, k in pairs; return whether all of it is finite."""
-    cdef Py_ssize_t first, chunk, padded, t, k, i
-    cdef Py_ssize_t valid = block[1]
     cdef Py_ssize_t width = block[2]
-    cdef const char *src
-    cdef unsigned short *dst = <unsigned short *> panel
+    cdef Py_ssize_t first = 0
+    cdef Py_ssize_t chunk, pairs, low, t
+    cdef char *rows = staging + w.taps * (sizeof(Py_ssize_t) + TRANSPOSE_ROWS * sizeof(double))
+    cdef unsigned short *row
+    cdef unsigned int *dst
     cdef int finite = 1
-    first = 0
     while first < w.channels:
         chunk = min(w.chunk, w.channels - first)
-        padded = (chunk + AMX_K - 1) // AMX_K * AMX_K
-        memset(dst, 0, w.taps * padded * width * 2)
-        for t in range(w.taps):
-            for k in range(chunk):
-                src = tap_data(w, group, t) + block[0] * w.stride[2] + (first + k) * w.stride[1]
-                for i in range(valid):
-                    dst[((t * padded + k) // 2 * width + i) * 2 + k % 2] = (
-                        <const unsigned short *> (src + i * w.stride[2]))[0]
-        finite &= all_finite_bf16(dst, w.taps * padded * width)
-        dst += w.taps * padded * width
+        pairs = (chunk + AMX_K - 1) // AMX_K * AMX_K // 2
+        for low in range(pairs):
+            if 2 * low + 1 >= chunk:
+                memset(rows, 0, w.taps * 2 * width * 2)
+            if 2 * low < chunk:
+                pack_rows(w, group, block, first + 2 * low, first + min(2 * low + 2, chunk), rows,
+                          2 * width, staging)
+            for t in range(w.taps):
+                row = <unsigned short *> rows + t * 2 * width
+                dst = <unsigned int *> panel + (t * pairs + low) * width
+                zip_pairs(row, row + width, dst, width)
+        finite &= all_finite_bf16(<const unsigned short *> panel, w.taps * pairs * 2 * width)
+        panel += w.taps * pairs * width * 4
         first += chunk
     return finite
 
@@ -101,51 +159,75 @@ cdef int pack_lanes(const Weights *w, Py_ssize_t group, Py_ssize_t inputs, char 
     for t in range(w.taps):
         for k in range(w.channels):
             dst = panel + ((t * w.channels + k) * w.group_panel + group * inputs) * w.size
-            load_row(w.dtype, tap_data(w, group, t) + k * w.stride[1], w.stride[2], inputs, dst)
+            load_row(w.load_dtype, tap_data(w, group, t) + k * w.stride[1], w.stride[2], inputs, dst)
             finite &= all_finite(w.f64, dst, inputs)
     return finite
 
 
-cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed) noexcept nogil:
+cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed, char *staging) noexcept nogil:
     cdef Py_ssize_t group = number // w.blocks
     cdef const Py_ssize_t *block = w.block + 4 * (number % w.blocks)
-    cdef Py_ssize_t place = group * w.group_panel + block[3]
+    packed += (group * w.group_panel + block[3]) * w.size
     if w.pairs:
-        return pack_pairs(w, group, block, packed + 2 * place)
-    return pack_panel(w, group, block, packed + w.size * place)
+        return pack_pairs(w, group, block, packed, staging)
+    return pack_panel(w, group, block, packed, staging)
+
+
+def pack_staging(Py_ssize_t taps):
+    """Return the bytes of scratch that pack_weights needs for each thread."""
+    cdef Py_ssize_t place = taps * sizeof(Py_ssize_t)
+    cdef Py_ssize_t rows = TRANSPOSE_ROWS * max(taps, PACK_CHANNELS) * sizeof(double)
+    return (place + rows + taps * 2 * 2 * AMX_COLUMNS * 2 + 127) // 64 * 64
 
 
 def pack_weights(WeightsTensor weights, unsigned char[::1] packed, const Py_ssize_t[:, ::1] taps,
-                 const Py_ssize_t[:, ::1] blocks, int dtype, int kernel, Py_ssize_t chunk,
-                 Py_ssize_t group_panel, int num_threads):
+                 const Py_ssize_t[::1] ranks, const Py_ssize_t[:, ::1] blocks, int dtype,
+                 int kernel, Py_ssize_t chunk, Py_ssize_t group_panel, unsigned char[::1] staging,
+                 int num_threads):
     """Fill `packed` from the (group, O, I, D, H, W, itemsize) view; return whether all is finite.
 
-    `group_panel` is the size of a group's panels, or the pitch of a row of lanes, in elements.
+    `group_panel` is the size of a group's panels, or the pitch of a row of lanes, in elements;
+    `ranks` is empty unless every tap is used.
     """
     cdef Weights w
-    cdef Py_ssize_t number, axis
+    cdef Py_ssize_t number, axis, dense
     cdef Py_ssize_t inputs = weights.shape[2]
+    cdef Py_ssize_t share = staging.shape[0] // num_threads
     cdef int infinite = 0
     w.data = <const char *> &weights[0, 0, 0, 0, 0, 0, 0]
     for axis in range(6):
         w.stride[axis] = weights.strides[axis]
-    w.dtype = dtype
-    w.f64 = dtype == F64
     w.pairs = kernel == AMX
-    w.size = compute_size(dtype)
+    w.load_dtype = RAW16 if w.pairs else dtype
+    w.f64 = dtype == F64
+    w.size = 2 if w.pairs else compute_size(dtype)
+    w.unit = element_size(dtype)
     w.taps = taps.shape[0]
     w.tap = &taps[0, 0] if w.taps else NULL
+    w.rank = &ranks[0] if ranks.shape[0] else NULL
     w.groups = weights.shape[0]
     w.channels = weights.shape[1]
     w.chunk = chunk
     w.blocks = blocks.shape[0]
     w.block = &blocks[0, 0]
     w.group_panel = group_panel
+    dense = ranks.shape[0] > 0
+    number = w.unit
+    for axis in range(5, 2, -1):
+        dense = dense and (weights.shape[axis] == 1 or w.stride[axis] == number)
+        number *= weights.shape[axis]
+    if w.stride[2] == w.unit or inputs == 1:
+        w.order = BY_INPUT
+    elif w.stride[1] == w.unit or (w.taps == 1 and w.channels == 1):
+        w.order = BY_OUTPUT
+    else:
+        w.order = BY_TAP if dense else SCATTERED
     if kernel == CHANNELS:
         for number in prange(w.groups, nogil=True, schedule="static", num_threads=num_threads):
             infinite += 1 - pack_lanes(&w, number, inputs, <char *> &packed[0])
     else:
         for number in prange(w.groups * w.blocks, nogil=True, schedule="dynamic",
                              num_threads=num_threads):
-            infinite += 1 - pack_block(&w, number, <char *> &packed[0])
+            infinite += 1 - pack_block(&w, number, <char *> &packed[0],
+                                       <char *> &staging[0] + threadid() * share)
     return infinite == 0

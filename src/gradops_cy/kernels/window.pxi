@@ -10,7 +10,7 @@
 
 cdef extern from "transpose.h" nogil:
     void transpose(int size, const void *src, Py_ssize_t src_pitch, void *dst, Py_ssize_t dst_pitch,
-                   Py_ssize_t rows, Py_ssize_t cols) noexcept
+                   const Py_ssize_t *place, Py_ssize_t rows, Py_ssize_t cols) noexcept
 
 cdef enum:
     TRANSPOSE_ROWS = 16
@@ -66,6 +66,8 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
         for j in range(channels):
             load_row(dtype, src + j * channel_stride, src_step, entries,
                      dst + j * channel_pitch * size)
+    elif channel_pitch == 1 and size == unit and src_step == unit:
+        transpose(size, src, channel_stride // unit, dst, entry_pitch, NULL, channels, entries)
     elif channel_pitch == 1:
         for block in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             j = block * TRANSPOSE_ROWS
@@ -73,7 +75,9 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
             for i in range(rows):
                 load_row(dtype, src + (j + i) * channel_stride, src_step, entries,
                          staging + i * entries * size)
-            transpose(size, staging, entries, dst + j * size, entry_pitch, rows, entries)
+            transpose(size, staging, entries, dst + j * size, entry_pitch, NULL, rows, entries)
+    elif size == unit:
+        transpose(size, src, src_step // unit, dst, channel_pitch, NULL, entries, channels)
     else:
         for block in range((entries + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             j = block * TRANSPOSE_ROWS
@@ -81,7 +85,7 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
             for i in range(rows):
                 load_row(dtype, src + (j + i) * src_step, channel_stride, channels,
                          staging + i * channels * size)
-            transpose(size, staging, channels, dst + j * size, channel_pitch, rows, channels)
+            transpose(size, staging, channels, dst + j * size, channel_pitch, NULL, rows, channels)
 
 
 cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *dst,
