@@ -281,12 +281,14 @@ class Plan:
         wanted = 3 * num_threads if num_threads > 1 else 1
         while self.tasks < wanted and problem.flop // self.tasks > TASK_FLOP:
             axis = max((0, 1), key=lambda a: self.block[a])
-            if self.channel_splits < len(self.blocks) and (
-                self.channel_splits < 2 or self.block[axis] < 4
-            ):
+            # Cutting positions reads the weights once more, cutting channels the positions.
+            rows_first = prod(self.block) > 4 * BLOCK_POSITIONS // len(self.residues)
+            if self.channel_splits < len(self.blocks) and not rows_first:
                 self.channel_splits = min(2 * self.channel_splits, len(self.blocks))
             elif self.block[axis] > 1:
                 self.block[axis] = _cut(self.counts[axis], -(-self.block[axis] // 2))
+            elif self.channel_splits < len(self.blocks):
+                self.channel_splits = min(2 * self.channel_splits, len(self.blocks))
             elif not self._halve_groups():
                 break
 

@@ -5,7 +5,7 @@
 #   CHANNELS        [tap][k][lane]                          lanes over all groups
 
 cdef enum:
-    PACK_CHANNELS = 64      # channels of diff_dst packed at a time: the panel's part stays in L1
+    PACK_CHANNELS = 512      # channels of diff_dst packed at a time: the panel's part stays in L1
 
 ctypedef const unsigned char[:, :, :, :, :, :, :] WeightsTensor
 
@@ -122,29 +122,49 @@ cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     return finite
 
 
+cdef void pack_pairs_by_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
+                             Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t pairs, char *panel,
+                             char *staging) noexcept nogil:
+    """Pack one chunk's panel two rows at a time; rows past the chunk are zero."""
+    cdef Py_ssize_t width = block[2]
+    cdef Py_ssize_t pair, k, t
+    cdef char *rows = staging + w.taps * (sizeof(Py_ssize_t) + TRANSPOSE_ROWS * sizeof(double))
+    cdef const unsigned short *row
+    for pair in range(pairs):
+        k = 2 * pair
+        if k + 1 >= chunk:
+            memset(rows, 0, w.taps * 2 * width * 2)
+        if k < chunk:
+            pack_rows(w, group, block, first + k, first + min(k + 2, chunk), rows, 2 * width,
+                      staging)
+        for t in range(w.taps):
+            row = <const unsigned short *> rows + t * 2 * width
+            zip_pairs(row, row + width,
+                      <unsigned int *> panel + (t * pairs + pair) * width, width)
+
+
 cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, char *panel,
                     char *staging) noexcept nogil:
     """Pack one block of one group for AMX, k in pairs; return whether all of it is finite."""
     cdef Py_ssize_t width = block[2]
     cdef Py_ssize_t first = 0
-    cdef Py_ssize_t chunk, pairs, low, t
-    cdef char *rows = staging + w.taps * (sizeof(Py_ssize_t) + TRANSPOSE_ROWS * sizeof(double))
-    cdef unsigned short *row
-    cdef unsigned int *dst
+    cdef Py_ssize_t valid = block[1]
+    cdef Py_ssize_t chunk, pairs, t
+    cdef const char *src
     cdef int finite = 1
     while first < w.channels:
         chunk = min(w.chunk, w.channels - first)
         pairs = (chunk + AMX_K - 1) // AMX_K * AMX_K // 2
-        for low in range(pairs):
-            if 2 * low + 1 >= chunk:
-                memset(rows, 0, w.taps * 2 * width * 2)
-            if 2 * low < chunk:
-                pack_rows(w, group, block, first + 2 * low, first + min(2 * low + 2, chunk), rows,
-                          2 * width, staging)
+        if w.order == BY_OUTPUT and chunk % 2 == 0 and w.stride[2] % 4 == 0:
+            # Two neighbours along k are one 32-bit element.
+            if valid < width or chunk < 2 * pairs:
+                memset(panel, 0, w.taps * pairs * width * 4)
             for t in range(w.taps):
-                row = <unsigned short *> rows + t * 2 * width
-                dst = <unsigned int *> panel + (t * pairs + low) * width
-                zip_pairs(row, row + width, dst, width)
+                src = tap_data(w, group, t) + first * w.stride[1] + block[0] * w.stride[2]
+                transpose(4, src, w.stride[2] // 4, panel + t * pairs * width * 4, width, NULL,
+                          valid, chunk // 2)
+        else:
+            pack_pairs_by_rows(w, group, block, first, chunk, pairs, panel, staging)
         finite &= all_finite_bf16(<const unsigned short *> panel, w.taps * pairs * 2 * width)
         panel += w.taps * pairs * width * 4
         first += chunk
