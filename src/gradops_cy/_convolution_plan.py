@@ -112,14 +112,16 @@ class Plan:
             self.counts[1] * width / _up(flat, lanes),
         )
         last = self.layout.diff_src_channels_last
+        # A tile of few rows loads more than it multiplies.
+        rows = min(inputs, max(self.tile_shapes.values()))
         scores = {
             ROWS: inputs / _up(inputs, lanes) * (1 if last else move),
-            COLUMNS: across * (move if last else 1),
+            COLUMNS: across * rows / (rows + 1) * (move if last else 1),
         }
         if problem.groups > 1 and inputs < lanes:
             total = problem.diff_src_channels
-            # A load for every product: half the rate at best.
-            scores[CHANNELS] = 0.4 * total / _up(total, lanes) * (1 if last else move)
+            # A load for every product and more.
+            scores[CHANNELS] = 0.6 * total / _up(total, lanes) * (1 if last else move)
         if problem.dtype == 2 and self.has_amx:
             # About eight times the float32 rate, on whole tiles.
             outputs = problem.output_channels

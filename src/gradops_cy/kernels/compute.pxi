@@ -16,8 +16,8 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
     cdef Tensor x = work.diff_dst
-    cdef Py_ssize_t t, jd, jh, j, yd, yh, yw
-    cdef Py_ssize_t pitch
+    cdef Py_ssize_t t, jd, jh, j, yd, yh, yw, low, high, pitch
+    cdef Py_ssize_t step = width.in_step * x.stride[4]
     cdef const Py_ssize_t *tap
     cdef const Py_ssize_t *entry
     cdef const char *outside = NULL if work.b.exact_halo else s.zeros
@@ -27,6 +27,11 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
     pitch = window_pitch(work, chunk) * work.size
     for t in range(residue[3], residue[4]):
         tap = work.tap + 3 * t
+        # Positions low to high - 1 of a row lie inside.
+        yw = width.offset[tap[2]] + task.start[2] * width.in_step
+        low = min(count[2], (-yw + width.in_step - 1) // width.in_step if yw < 0 else 0)
+        high = (width.source - yw + width.in_step - 1) // width.in_step if yw < width.source else 0
+        high = max(low, min(count[2], high))
         for jd in range(count[0]):
             yd = source_of(depth, task.start[0], tap[0], jd)
             for jh in range(count[1]):
@@ -40,16 +45,20 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
                         row[j] = source + entry[j] * pitch
                     if work.b.exact_halo:
                         for j in range(count[2]):
-                            if yd < 0 or yh < 0 or source_of(width, task.start[2], tap[2], j) < 0:
+                            if yd < 0 or yh < 0 or j < low or j >= high:
                                 row[j] = NULL
                 elif yd < 0 or yh < 0:
                     for j in range(count[2]):
                         row[j] = outside
                 else:
                     source = base + yd * x.stride[2] + yh * x.stride[3]
-                    for j in range(count[2]):
-                        yw = source_of(width, task.start[2], tap[2], j)
-                        row[j] = source + yw * x.stride[4] if yw >= 0 else outside
+                    source += yw * x.stride[4]
+                    for j in range(low):
+                        row[j] = outside
+                    for j in range(low, high):
+                        row[j] = source + j * step
+                    for j in range(high, count[2]):
+                        row[j] = outside
                 row += count[2]
 
 
