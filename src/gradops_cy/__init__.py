@@ -4,12 +4,20 @@ from gradops_cy._config import show_config
 from gradops_cy._threads import get_num_threads, set_num_threads
 from gradops_cy._version import __version__
 from gradops_cy.convolution import conv_transpose_backward_data, convolution_backward_data
+from gradops_cy.interpolation import (
+    interpolate_backprop,
+    interpolate_backward,
+    resize_bilinear_v2_grad,
+)
 
 __all__ = [
     "__version__",
     "conv_transpose_backward_data",
     "convolution_backward_data",
     "get_num_threads",
+    "interpolate_backprop",
+    "interpolate_backward",
+    "resize_bilinear_v2_grad",
     "set_num_threads",
     "show_config",
 ]

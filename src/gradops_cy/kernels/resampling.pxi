@@ -6,7 +6,7 @@
 # side by side, and the block is stored. Sixteen rows are transposed in cache after loading, so
 # that they are lanes, and back before storing.
 
-from cython.parallel cimport parallel, prange, threadid
+from cython.parallel cimport prange, threadid
 from libc.string cimport memset
 
 cdef extern from "resampling.h" nogil:
@@ -295,8 +295,8 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
     return axis
 
 
-def resample(const unsigned char[:, :, :, :, :, ::1] grads,
-             unsigned char[:, :, :, :, :, ::1] result,
+def resample(const unsigned char[:, :, :, :, :, :] grads,
+             unsigned char[:, :, :, :, :, :] result,
              int load_dtype, int store_dtype, bint accumulate, bint channels_innermost,
              const Py_ssize_t[::1] table, const unsigned char[::1] weights,
              Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
@@ -308,7 +308,7 @@ def resample(const unsigned char[:, :, :, :, :, ::1] grads,
     """
     cdef Job job
     cdef Py_ssize_t task
-    cdef int axis, thread, threads = <int> workspace.shape[0]
+    cdef int axis, threads = <int> workspace.shape[0]
     job.load_dtype, job.store_dtype = load_dtype, store_dtype
     job.f64, job.size = load_dtype == F64, compute_size(load_dtype)
     job.accumulate, job.channels_innermost = accumulate, channels_innermost
@@ -325,6 +325,5 @@ def resample(const unsigned char[:, :, :, :, :, ::1] grads,
         job.grads.strides[axis] = grads.strides[axis]
         job.result.strides[axis] = result.strides[axis]
     with nogil, parallel(num_threads=threads):
-        thread = threadid()
         for task in prange(tasks, schedule="dynamic"):
-            run_task(&job, task, <char *> &workspace[thread, 0])
+            run_task(&job, task, <char *> &workspace[threadid(), 0])
