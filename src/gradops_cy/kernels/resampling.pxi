@@ -24,8 +24,9 @@ cdef extern from "resampling.h" nogil:
                      const Py_ssize_t *first, const void *weight, Py_ssize_t origin,
                      Py_ssize_t x0, Py_ssize_t x1, void *dst) noexcept
     void add_to(bint f64, const void *src, Py_ssize_t n, void *dst) noexcept
-    void transpose_block(bint f64, const void *src, Py_ssize_t src_pitch, Py_ssize_t rows,
-                         Py_ssize_t columns, void *dst, Py_ssize_t dst_pitch) noexcept
+    void transpose(int size, const void *src, Py_ssize_t src_pitch, void *dst,
+                   Py_ssize_t dst_pitch, const Py_ssize_t *place, Py_ssize_t rows,
+                   Py_ssize_t cols) noexcept
 
 cpdef enum:
     ROW_LANES = 16      # result rows of a block of the width kernel
@@ -179,7 +180,7 @@ cdef void load_columns(const Job *job, const Workspace *space, const Row *rows, 
                              space.rows + i * job.columns * job.size)
         else:
             memset(space.rows + i * job.columns * job.size, 0, n * job.size)
-    transpose_block(job.f64, space.rows, job.columns, ROW_LANES, n, space.loaded, ROW_LANES)
+    transpose(job.size, space.rows, job.columns, space.loaded, ROW_LANES, NULL, ROW_LANES, n)
 
 
 cdef void sum_run(const Job *job, const Workspace *space, const Row *rows, int count,
@@ -229,7 +230,7 @@ cdef void store_columns(const Job *job, const Workspace *space, const Row *rows,
             src += run * job.size
             dst += step
         return
-    transpose_block(job.f64, space.summed, ROW_LANES, n, ROW_LANES, space.rows, job.columns)
+    transpose(job.size, space.summed, ROW_LANES, space.rows, job.columns, NULL, n, ROW_LANES)
     for i in range(count):
         store_row(job.store_dtype, space.rows + i * job.columns * job.size, 1,
                   rows[i].result + x0 * step, step, n, job.accumulate)
@@ -324,6 +325,5 @@ def resample(const unsigned char[:, :, :, :, :, :] grads,
     for axis in range(5):
         job.grads.strides[axis] = grads.strides[axis]
         job.result.strides[axis] = result.strides[axis]
-    with nogil, parallel(num_threads=threads):
-        for task in prange(tasks, schedule="dynamic"):
-            run_task(&job, task, <char *> &workspace[threadid(), 0])
+    for task in prange(tasks, nogil=True, schedule="dynamic", num_threads=threads):
+        run_task(&job, task, <char *> &workspace[threadid(), 0])
