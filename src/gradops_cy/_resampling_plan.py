@@ -21,7 +21,7 @@ import numpy as np
 
 from gradops_cy import _arrays, _isa
 from gradops_cy._arrays import Array
-from gradops_cy._resampling_problem import AXES, ResampleProblem
+from gradops_cy._resampling_problem import ResampleProblem
 
 _kernels = _isa.kernels("resampling")
 
@@ -168,14 +168,14 @@ class ResamplePlan:
         """Independent tasks, each with results of its own."""
         problem = self.problem
         blocks = 1 if problem.innermost == "width" else -(-problem.channels // self.lanes)
-        return (
-            blocks * -(-self.rows // self.task_rows) * -(-problem.src[2] // self.task_columns)
-        )
+        return blocks * -(-self.rows // self.task_rows) * -(-problem.src[2] // self.task_columns)
 
     def threads(self, num_threads: int) -> int:
         """Return how many of `num_threads` threads the problem can feed."""
         problem = self.problem
-        elements = problem.batch * problem.channels * (math.prod(problem.src) + math.prod(problem.dst))
+        elements = (
+            problem.batch * problem.channels * (math.prod(problem.src) + math.prod(problem.dst))
+        )
         return max(1, min(num_threads, self.tasks, elements // _THREAD_ELEMENTS))
 
     def describe(self) -> str:

@@ -401,9 +401,7 @@ def _interpolate(
     shape, dtype = _source(op, src_name, src, diff_dst.dtype)
     _arrays.same_dtype(op, dst_name, diff_dst.dtype, dtype)
     source, target = _agree(op, names, shape, diff_dst.shape, fmt)
-    canonical_mode = cast(
-        Mode, "nearest" if _attributes.choice(op, "mode", mode, _MODES) == "nearest" else "linear"
-    )
+    nearest = _attributes.choice(op, "mode", mode, _MODES) == "nearest"
     coordinates = cast(
         Coordinates,
         _attributes.choice(
@@ -423,14 +421,12 @@ def _interpolate(
         )
     used: tuple[float, ...] = (0.0,) * rank
     if coordinate_scales is not None:
-        used = _attributes.floats(
-            op, "coordinate_scales", coordinate_scales, rank, minimum=0
-        )
+        used = _attributes.floats(op, "coordinate_scales", coordinate_scales, rank, minimum=0)
         if coordinates == "align_corners":
             used = (0.0,) * rank
     return _run(
         op, {src_name: src, dst_name: diff_dst}, diff_dst, fmt, source, target, dtype,
-        canonical_mode, coordinates, used, out, accumulate, num_threads,
+        "nearest" if nearest else "linear", coordinates, used, out, accumulate, num_threads,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@
 #define GRADOPS_RESAMPLING_H
 
 #include "half.h"
+#include "transpose.h"
 
 enum {
     ROWS_AT_ONCE = 16,        /* rows that add_rows takes: as many streams as prefetchers follow */
@@ -12,28 +13,6 @@ enum {
     STRIDED_PIECE = 64,       /* elements gathered at once from rows that are not contiguous */
     SLACK = 4 * VECTOR_BYTES,
 };
-
-/* Two vectors merged element by element: the low or the high half of the result. */
-#if VECTOR_BYTES == 64
-#define ZIP_LOW_F32 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define ZIP_HIGH_F32 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#define ZIP_LOW_F64 0, 8, 1, 9, 2, 10, 3, 11
-#define ZIP_HIGH_F64 4, 12, 5, 13, 6, 14, 7, 15
-#elif VECTOR_BYTES == 32
-#define ZIP_LOW_F32 0, 8, 1, 9, 2, 10, 3, 11
-#define ZIP_HIGH_F32 4, 12, 5, 13, 6, 14, 7, 15
-#define ZIP_LOW_F64 0, 4, 1, 5
-#define ZIP_HIGH_F64 2, 6, 3, 7
-#else
-#define ZIP_LOW_F32 0, 4, 1, 5
-#define ZIP_HIGH_F32 2, 6, 3, 7
-#define ZIP_LOW_F64 0, 2
-#define ZIP_HIGH_F64 1, 3
-#endif
-INLINE vec_f32 zip_low_f32(vec_f32 a, vec_f32 b) { return __builtin_shufflevector(a, b, ZIP_LOW_F32); }
-INLINE vec_f32 zip_high_f32(vec_f32 a, vec_f32 b) { return __builtin_shufflevector(a, b, ZIP_HIGH_F32); }
-INLINE vec_f64 zip_low_f64(vec_f64 a, vec_f64 b) { return __builtin_shufflevector(a, b, ZIP_LOW_F64); }
-INLINE vec_f64 zip_high_f64(vec_f64 a, vec_f64 b) { return __builtin_shufflevector(a, b, ZIP_HIGH_F64); }
 
 typedef uint16_t vec_u16 __attribute__((vector_size(VECTOR_BYTES / 2), aligned(2), may_alias));
 typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR_BYTES)));
@@ -118,12 +97,6 @@ static void add_columns(int f64, const void *src, ptrdiff_t lanes, const ptrdiff
 static void add_to(int f64, const void *src, ptrdiff_t n, void *dst) {
     if (f64) add_to_f64(src, n, dst);
     else add_to_f32(src, n, dst);
-}
-
-static void transpose_block(int f64, const void *src, ptrdiff_t src_pitch, ptrdiff_t rows,
-                            ptrdiff_t columns, void *dst, ptrdiff_t dst_pitch) {
-    if (f64) transpose_f64(src, src_pitch, rows, columns, dst, dst_pitch);
-    else transpose_f32(src, src_pitch, rows, columns, dst, dst_pitch);
 }
 
 /* weight[r] = outer[(r0 + r) / inner_count] * inner[(r0 + r) % inner_count], and the rows. */

@@ -73,27 +73,3 @@ static void NAME(add_columns)(const REAL *src, ptrdiff_t lanes, const ptrdiff_t 
 static void NAME(add_to)(const REAL *src, ptrdiff_t n, REAL *dst) {
     for (ptrdiff_t j = 0; j < n; j += LANES) *(VEC *)(dst + j) += *(const VEC *)(src + j);
 }
-
-/* dst[j][i] = src[i][j] for a square of LANES: log2(LANES) perfect shuffles of its rows. */
-INLINE void NAME(transpose_square)(const REAL *src, ptrdiff_t src_pitch, REAL *dst,
-                                   ptrdiff_t dst_pitch) {
-    VEC a[LANES], b[LANES];
-    for (int i = 0; i < LANES; i++) a[i] = *(const VEC *)(src + i * src_pitch);
-    for (int stage = 1; stage < LANES; stage *= 2) {
-        for (int i = 0; i < LANES / 2; i++) {
-            b[2 * i] = NAME(zip_low)(a[i], a[i + LANES / 2]);
-            b[2 * i + 1] = NAME(zip_high)(a[i], a[i + LANES / 2]);
-        }
-        for (int i = 0; i < LANES; i++) a[i] = b[i];
-    }
-    for (int i = 0; i < LANES; i++) *(VEC *)(dst + i * dst_pitch) = a[i];
-}
-
-/* dst[j][i] = src[i][j] for i < rows, j < columns, both rounded up to whole vectors. */
-static void NAME(transpose)(const REAL *src, ptrdiff_t src_pitch, ptrdiff_t rows,
-                            ptrdiff_t columns, REAL *dst, ptrdiff_t dst_pitch) {
-    for (ptrdiff_t j = 0; j < columns; j += LANES)
-        for (ptrdiff_t i = 0; i < rows; i += LANES)
-            NAME(transpose_square)(src + i * src_pitch + j, src_pitch, dst + j * dst_pitch + i,
-                                   dst_pitch);
-}

@@ -1,0 +1,5 @@
+from gradops_cy.kernels.resampling_generic import MAX_PRODUCTS as MAX_PRODUCTS
+from gradops_cy.kernels.resampling_generic import MAX_RUN as MAX_RUN
+from gradops_cy.kernels.resampling_generic import ROW_LANES as ROW_LANES
+from gradops_cy.kernels.resampling_generic import resample as resample
+from gradops_cy.kernels.resampling_generic import workspace_bytes as workspace_bytes
