@@ -96,7 +96,10 @@ def floats(op: str, name: str, value: object, length: int, *, minimum: float) ->
             element, (int, float, np.integer, np.floating)
         ):
             raise TypeError(f"{op}: {name}[{i}] must be a number, got {found(element)}")
-        number = float(element)
+        try:
+            number = float(element)
+        except OverflowError:  # an int beyond the floats
+            number = math.inf
         if not (math.isfinite(number) and number > minimum):
             raise ValueError(
                 f"{op}: {name}[{i}] must be finite and greater than {minimum:g}, got {number}"

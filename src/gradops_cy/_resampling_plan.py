@@ -97,33 +97,32 @@ def axis_table(
 ) -> AxisTable:
     """Build the gather table of one axis; `scale` 0 means the ratio of the extents."""
     low = np.empty(dst, np.int64)
-    fraction = np.zeros(dst, np.float64) if mode == "linear" else None
+    fraction = np.zeros(dst, np.float64)
     for indices in _chunks(dst):
         part = slice(indices.start, indices.stop)
         if scale and coordinates != "align_corners":
             floor, rest = _float_coordinates(mode, coordinates, src, dst, scale, indices)
         else:
             floor, rest = _exact_coordinates(mode, coordinates, src, dst, indices)
-        outside = (floor < 0) | (floor >= src - 1)
         low[part] = np.clip(floor, 0, src - 1)
-        if fraction is not None:
-            rest[outside] = 0.0
-            fraction[part] = rest
-    high = low if fraction is None else low + (fraction > 0)
-    # Coordinates do not decrease: those at or below x and those above x-1 are prefixes.
-    index = np.arange(src)
-    start = np.searchsorted(high, index, side="left")
-    count = np.searchsorted(low, index, side="right") - start
+        if mode == "linear":
+            fraction[part] = np.where((floor < 0) | (floor >= src - 1), 0.0, rest)
+    high = low + (fraction > 0)
+    # Coordinates do not decrease: those at or below x are a prefix, and so are those below x.
+    stop = np.cumsum(np.bincount(low, minlength=src))
+    start = np.cumsum(np.bincount(high, minlength=src))
+    start[1:], start[0] = start[:-1], 0
+    count = stop - start
     first = np.cumsum(count) - count
-    total = int(count.sum())
-    if fraction is None:
-        return AxisTable(start, count, np.ones(total, dtype))
-    # A product list entry belongs to the low end of its destination's step, or to the high one.
-    owner = np.repeat(index, count)
-    touched = np.arange(total) - np.repeat(first - start, count)
-    rest = fraction[touched]
-    weights = np.where(low[touched] == owner, 1.0 - rest, rest)
-    return AxisTable(start, count, weights.astype(dtype))
+    weights = np.empty(int(count.sum()), dtype)
+    for sources in _chunks(src):
+        part = slice(sources.start, sources.stop)
+        owner = np.repeat(np.arange(sources.start, sources.stop), count[part])
+        place = first[sources.start] + np.arange(len(owner))
+        touched = place - (first - start)[owner]
+        rest = fraction[touched]
+        weights[place] = np.where(low[touched] == owner, 1.0 - rest, rest)
+    return AxisTable(start, count, weights)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -332,7 +332,8 @@ def resize_bilinear_v2_grad(
 
 def _given(value: Any) -> Any:
     """Return an optional attribute, an empty list (how graphs write an absent one) as None."""
-    return None if isinstance(value, (list, tuple, np.ndarray)) and len(value) == 0 else value
+    empty = value.size == 0 if isinstance(value, np.ndarray) else value in ([], ())
+    return None if empty else value
 
 
 def _source(
