@@ -1,0 +1,209 @@
+"""Slow, obvious float64 references, written from the operators' formulas.
+
+Nothing here comes from the package. Convolutions take channel-first arrays, ``dy`` of shape
+(N, O, *y), and weights as the formulas index them; `absolute` versions of the arguments give the
+sum of magnitudes that tolerances need.
+"""
+
+from fractions import Fraction
+from itertools import product
+from math import floor
+
+import numpy as np
+
+
+def to_ncx(array, data_format):
+    """Move the channels of an NXC array to the front."""
+    return np.moveaxis(array, -1, 1) if data_format == "NXC" else array
+
+
+def from_ncx(array, data_format):
+    """Move the channels to where `data_format` has them."""
+    return np.moveaxis(array, 1, -1) if data_format == "NXC" else array
+
+
+def to_front(weights, weights_format):
+    """Move the two channel axes of XIO or XOI weights to the front: OIX or IOX."""
+    return np.moveaxis(weights, (-1, -2), (0, 1)) if weights_format[0] == "X" else weights
+
+
+def conv_backward(dy, weights, x, *, strides, pads_begin, dilations, groups):
+    """diff_src[n, i, x] = sum of dy[n, o, y] W[o, i, k] where y·S + k·D - PB = x."""
+    dy, weights = np.asarray(dy, np.float64), np.asarray(weights, np.float64)
+    outputs, inputs = weights.shape[:2]
+    og = outputs // groups
+    result = np.zeros((dy.shape[0], inputs * groups, *x))
+    for q in range(groups):
+        part = dy[:, q * og : (q + 1) * og]
+        for k in np.ndindex(*weights.shape[2:]):
+            tap = weights[(slice(q * og, (q + 1) * og), slice(None), *k)]
+            for y in np.ndindex(*dy.shape[2:]):
+                at = [
+                    y[a] * strides[a] + k[a] * dilations[a] - pads_begin[a] for a in range(len(x))
+                ]
+                if all(0 <= at[a] < x[a] for a in range(len(x))):
+                    result[(slice(None), slice(q * inputs, (q + 1) * inputs), *at)] += (
+                        part[(slice(None), slice(None), *y)] @ tap
+                    )
+    return result
+
+
+def conv_transpose_backward(dy, weights, x, *, strides, pads_begin, dilations, groups):
+    """diff_src[n, i, x] = sum of dy[n, o, x·S + k·D - PB] W[i, o, k], zero outside dy.
+
+    `weights` are (I, O/g, *K).
+    """
+    dy, weights = np.asarray(dy, np.float64), np.asarray(weights, np.float64)
+    inputs, og = weights.shape[:2]
+    ig = inputs // groups
+    result = np.zeros((dy.shape[0], inputs, *x))
+    for q in range(groups):
+        part = dy[:, q * og : (q + 1) * og]
+        for k in np.ndindex(*weights.shape[2:]):
+            tap = weights[(slice(q * ig, (q + 1) * ig), slice(None), *k)]
+            for at in np.ndindex(*x):
+                y = [
+                    at[a] * strides[a] + k[a] * dilations[a] - pads_begin[a] for a in range(len(x))
+                ]
+                if all(0 <= y[a] < dy.shape[2 + a] for a in range(len(x))):
+                    result[(slice(None), slice(q * ig, (q + 1) * ig), *at)] += (
+                        part[(slice(None), slice(None), *y)] @ tap.T
+                    )
+    return result
+
+
+def implementation_weights(page_weights, groups):
+    """Rearrange transposed weights (I/g, O, *K) of the operator's page to (I, O/g, *K)."""
+    ig, outputs = page_weights.shape[:2]
+    og = outputs // groups
+    return np.concatenate(
+        [page_weights[:, q * og : (q + 1) * og] for q in range(groups)], axis=0
+    ).reshape(ig * groups, og, *page_weights.shape[2:])
+
+
+def conv_forward(src, weights, y, *, strides, pads_begin, dilations, groups):
+    """Return the forward convolution, from the other side: for adjoint tests. Weights (O, I/g, *K)."""
+    src, weights = np.asarray(src, np.float64), np.asarray(weights, np.float64)
+    outputs, ig = weights.shape[:2]
+    og = outputs // groups
+    result = np.zeros((src.shape[0], outputs, *y))
+    for n, o in product(range(src.shape[0]), range(outputs)):
+        for at in np.ndindex(*y):
+            total = 0.0
+            for i in range(ig):
+                for k in np.ndindex(*weights.shape[2:]):
+                    x = [
+                        at[a] * strides[a] + k[a] * dilations[a] - pads_begin[a]
+                        for a in range(len(y))
+                    ]
+                    if all(0 <= x[a] < src.shape[2 + a] for a in range(len(y))):
+                        total += src[(n, o // og * ig + i, *x)] * weights[(o, i, *k)]
+            result[(n, o, *at)] = total
+    return result
+
+
+def same_pads(total, auto_pad, rule):
+    """Split a total of padding cells: begin, end."""
+    small, large = total // 2, total - total // 2
+    at_end = {"same_upper": True, "same_lower": False}[auto_pad]
+    if rule == "page":
+        at_end = not at_end
+    return (small, large) if at_end else (large, small)
+
+
+# -- interpolation -------------------------------------------------------------------------
+
+
+def coordinate(y, src, dst, transform, scale=None):
+    """Return the exact source coordinate of destination index y."""
+    ratio = Fraction(dst, src) if scale is None else Fraction(scale)
+    if transform == "align_corners":
+        return Fraction(0) if dst == 1 else Fraction(y * (src - 1), dst - 1)
+    if transform == "asymmetric":
+        return y / ratio
+    if transform == "pytorch_half_pixel" and dst == 1:
+        return Fraction(0)
+    return (y + Fraction(1, 2)) / ratio - Fraction(1, 2)
+
+
+def axis_matrix(src, dst, mode, transform, scale=None):
+    """Return A with forward = A.T @ x on one axis, of shape (src, dst)."""
+    matrix = np.zeros((src, dst))
+    for y in range(dst):
+        s = coordinate(y, src, dst, transform, scale)
+        if mode == "nearest":
+            index = floor(s) if transform == "asymmetric" else floor(s + Fraction(1, 2))
+            matrix[min(max(index, 0), src - 1), y] = 1
+        else:
+            s = min(max(s, Fraction(0)), Fraction(src - 1))
+            left = floor(s)
+            matrix[left, y] += float(1 - (s - left))
+            matrix[min(left + 1, src - 1), y] += float(s - left)
+    return matrix
+
+
+def interpolate_backward(dy, src, mode, transform, scales=None):
+    """Return the gradient of an interpolation from spatial extents `src` to those of dy."""
+    result = np.asarray(dy, np.float64)
+    for axis, extent in enumerate(src):
+        matrix = axis_matrix(
+            extent,
+            dy.shape[2 + axis],
+            "nearest" if mode == "nearest" else "linear",
+            transform,
+            None if scales is None else scales[axis],
+        )
+        result = np.moveaxis(np.tensordot(matrix, result, (1, 2 + axis)), 0, 2 + axis)
+    return result
+
+
+def interpolate_forward(src, dst, mode, transform, scales=None):
+    """Return the forward interpolation, point by point: for adjoint tests."""
+    matrices = [
+        axis_matrix(
+            src.shape[2 + a],
+            extent,
+            "nearest" if mode == "nearest" else "linear",
+            transform,
+            None if scales is None else scales[a],
+        )
+        for a, extent in enumerate(dst)
+    ]
+    result = np.zeros((*src.shape[:2], *dst))
+    for y in np.ndindex(*dst):
+        for x in np.ndindex(*src.shape[2:]):
+            weight = np.prod([matrices[a][x[a], y[a]] for a in range(len(dst))])
+            if weight:
+                result[(slice(None), slice(None), *y)] += (
+                    weight * src[(slice(None), slice(None), *x)]
+                )
+    return result
+
+
+def resize_bilinear_v2_grad(grads, image, *, align_corners, half_pixel_centers, scales):
+    """Scatter each element of (N, C, H, W) grads to its four pixels, as the page writes it."""
+    grads = np.asarray(grads, np.float64)
+    result = np.zeros((*grads.shape[:2], *image))
+    taps = []
+    for axis in range(2):
+        src, dst = image[axis], grads.shape[2 + axis]
+        ratio = Fraction(src, dst)
+        if scales[axis] > 0:
+            ratio = 1 / Fraction(scales[axis])
+        if align_corners:
+            ratio = Fraction(src - 1, dst - 1) if dst > 1 else Fraction(0)
+        half = Fraction(1, 2) if half_pixel_centers else Fraction(0)
+        row = []
+        for y in range(dst):
+            s = min(max((y + half) * ratio - half, Fraction(0)), Fraction(src - 1))
+            low = floor(s)
+            row.append((low, min(low + 1, src - 1), float(s - low)))
+        taps.append(row)
+    for y, (top, bottom, fy) in enumerate(taps[0]):
+        for x, (left, right, fx) in enumerate(taps[1]):
+            g = grads[:, :, y, x]
+            result[:, :, top, left] += g * (1 - fy) * (1 - fx)
+            result[:, :, top, right] += g * (1 - fy) * fx
+            result[:, :, bottom, left] += g * fy * (1 - fx)
+            result[:, :, bottom, right] += g * fy * fx
+    return result

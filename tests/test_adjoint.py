@@ -1,0 +1,56 @@
+"""The defining property: <forward(a), b> == <a, backward(b)> for random a and b.
+
+The forward operators are the references', written from the other side.
+"""
+
+import numpy as np
+import pytest
+
+from gradops_cy import interpolate_backward
+from tests import reference
+from tests.cases import conv_case
+
+
+def same(left, right, magnitude):
+    assert abs(left - right) <= 1e-13 * magnitude
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_convolutions(seed):
+    case = conv_case(seed, dtype="f64")
+    if case.batch * case.inputs * case.outputs * np.prod(case.dst) > 20_000:
+        case = conv_case(seed + 5_000, dtype="f64")
+    dy, weights = case.arrays()
+    keywords = {
+        "strides": case.strides,
+        "pads_begin": case.pads_begin,
+        "dilations": case.dilations,
+        "groups": case.groups,
+    }
+    channels = case.inputs * case.groups
+    a = np.random.default_rng(seed).standard_normal((case.batch, channels, *case.src))
+    backward = reference.to_ncx(case.call(*case.formatted(dy, weights)), case.data_format)
+    if case.transposed:
+        # The forward pass of a transposed convolution is a scatter: conv_backward's formula with
+        # the roles of the channels exchanged.
+        forward = reference.conv_backward(a, weights, case.dst, **keywords)
+    else:
+        forward = reference.conv_forward(a, weights, case.dst, **keywords)
+    same((forward * dy).sum(), (a * backward).sum(), np.abs(a * backward).sum() + 1)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(
+    "transform", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"]
+)
+@pytest.mark.parametrize(
+    ("src", "dst"), [((9,), (13,)), ((4, 6), (7, 3)), ((2, 3, 4), (5, 2, 4)), ((5, 5), (10, 15))]
+)
+def test_interpolation(src, dst, transform, mode):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 3, *src)), rng.standard_normal((2, 3, *dst))
+    forward = reference.interpolate_forward(a, dst, mode, transform)
+    backward = interpolate_backward(
+        a, b, mode=mode, coordinate_transformation_mode=transform, data_format="NCX"
+    )
+    same((forward * b).sum(), (a * backward).sum(), np.abs(a * backward).sum())

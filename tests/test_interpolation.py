@@ -1,0 +1,269 @@
+"""The three interpolation operators against the float64 reference."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradops_cy import interpolate_backprop, interpolate_backward, resize_bilinear_v2_grad
+from tests import reference
+from tests.tolerances import DTYPES, assert_close
+
+MODES = ("nearest", "linear", "bilinear", "trilinear")
+TRANSFORMS = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+
+
+def check(dtype, data_format, batch, channels, src, dst, mode, transform, *, seed=0, **keywords):
+    """Call interpolate_backward on random data and compare."""
+    rng = np.random.default_rng(seed)
+    dy = rng.standard_normal((batch, channels, *dst)).astype(DTYPES[dtype])
+    shape = (batch, channels, *src) if data_format == "NCX" else (batch, *src, channels)
+    result = interpolate_backward(
+        shape,
+        np.ascontiguousarray(reference.from_ncx(dy, data_format)),
+        mode=mode,
+        coordinate_transformation_mode=transform,
+        data_format=data_format,
+        **keywords,
+    )
+    assert result.dtype == DTYPES[dtype]
+    assert result.shape == shape
+    dy, scales = dy.astype(np.float64), keywords.get("coordinate_scales")
+    exact = reference.interpolate_backward(dy, src, mode, transform, scales)
+    magnitude = reference.interpolate_backward(np.abs(dy), src, mode, transform, scales)
+    if dtype == "f64" and scales is not None:
+        # Coordinates from a given scale are float64 themselves: they err by an eps of the extent,
+        # and what one source element loses its neighbour gains.
+        magnitude = magnitude + max(src) * magnitude.max()
+    assert_close(reference.to_ncx(result, data_format), exact, magnitude)
+
+
+EXTENTS = [
+    ((1,), (1,)),
+    ((1,), (9,)),
+    ((9,), (1,)),
+    ((17,), (21,)),
+    ((32,), (64,)),
+    ((200,), (33,)),
+    ((7, 14), (6, 12)),
+    ((3, 11), (5, 11)),
+    ((8, 8), (16, 16)),
+    ((4, 5), (32, 40)),
+    ((32, 24), (8, 12)),
+    ((9, 1), (1, 9)),
+    ((33, 17), (65, 20)),
+    ((2, 4, 6), (4, 8, 12)),
+    ((3, 8, 7), (4, 3, 9)),
+    ((5, 1, 6), (2, 4, 6)),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(("src", "dst"), EXTENTS)
+def test_extents(src, dst, mode, transform, data_format, dtype):
+    check(dtype, data_format, 2, 5, src, dst, mode, transform)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 8, 15, 16, 17, 21, 33, 64, 100, 600])
+def test_channels(channels, data_format, dtype):
+    check(dtype, data_format, 1, channels, (5, 9), (10, 18), "bilinear", "half_pixel")
+    check(dtype, data_format, 2, channels, (6, 5), (4, 9), "nearest", "half_pixel")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_linear_names_are_synonyms_at_every_rank(rank, mode):
+    check("f32", "NXC", 1, 4, (4, 5, 6)[:rank], (7, 3, 6)[:rank], mode, "half_pixel")
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_any_case_is_exact(data):
+    rank = data.draw(st.integers(1, 3))
+    extent = st.integers(1, {1: 70, 2: 18, 3: 7}[rank])
+    spatial = st.tuples(*[extent] * rank)
+    # Few bits, so that no exact coordinate lies within a rounding of an integer.
+    scales = st.none() | st.tuples(*[st.integers(8, 512).map(lambda k: k / 64)] * rank)
+    check(
+        data.draw(st.sampled_from(list(DTYPES))),
+        data.draw(st.sampled_from(["NXC", "NCX"])),
+        data.draw(st.integers(1, 3)),
+        data.draw(st.sampled_from([1, 3, 16, 17, 40])),
+        data.draw(spatial),
+        data.draw(spatial),
+        data.draw(st.sampled_from(MODES)),
+        data.draw(st.sampled_from(TRANSFORMS)),
+        num_threads=data.draw(st.integers(1, 3)),
+        coordinate_scales=data.draw(scales),
+    )
+
+
+def test_nearest_half_pixel_index_is_exact():
+    """The golden fact: (2x+1)·src // (2·dst), for every pair of extents up to 96."""
+    for src in range(1, 97):
+        for dst in range(1, 97, 5):
+            dy = np.arange(1, dst + 1, dtype=np.float64).reshape(1, 1, dst)
+            result = interpolate_backward((1, 1, src), dy, mode="nearest", data_format="NCX")
+            index = [(2 * y + 1) * src // (2 * dst) for y in range(dst)]
+            assert (result.ravel() == np.bincount(index, dy.ravel(), src)).all()
+
+
+@pytest.mark.parametrize("transform", ["half_pixel", "align_corners", "asymmetric"])
+@pytest.mark.parametrize(("src", "dst"), [(2**24 + 1, 2**23 + 3), (2**23 + 3, 2**24 + 1)])
+def test_indices_are_exact_at_large_extents(src, dst, transform):
+    """Where float32 coordinates break: each destination lands where integers say."""
+    y = np.arange(dst, dtype=np.int64)
+    if transform == "half_pixel":
+        index = (2 * y + 1) * src // (2 * dst)
+    elif transform == "align_corners":
+        index = (2 * y * (src - 1) + dst - 1) // (2 * (dst - 1))
+    else:
+        index = y * src // dst
+    dy = np.ones((1, dst, 1), np.float32)
+    result = interpolate_backward(
+        (1, src, 1), dy, mode="nearest", coordinate_transformation_mode=transform
+    )
+    assert (result.ravel() == np.bincount(index, minlength=src)).all()
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("nearest", [0, 3, 9, 24])])
+def test_golden_nearest(mode, expected):
+    dy = np.arange(9, dtype=np.float32).reshape(1, 3, 3, 1)
+    result = interpolate_backward((1, 2, 2, 1), dy, mode=mode)
+    assert result.ravel().tolist() == expected
+
+
+def test_golden_bilinear():
+    dy = np.arange(9, dtype=np.float32).reshape(1, 3, 3, 1)
+    result = interpolate_backward((1, 2, 2, 1), dy, mode="bilinear")
+    assert result.ravel().tolist() == [3, 6, 12, 15]
+
+
+@pytest.mark.parametrize("operator", [interpolate_backward, interpolate_backprop])
+def test_sizes_and_scales(operator):
+    src = np.zeros((1, 4, 6, 2), np.float32)
+    dy = np.ones((1, 8, 18, 2), np.float32)
+    expected = operator(src, dy, mode="linear")
+    for sizes in ((8, 18), [8, 18], np.array([8, 18], np.int32)):
+        assert (operator(src, dy, sizes, mode="linear") == expected).all()
+        assert (operator(src.shape, dy, sizes=sizes, mode="linear") == expected).all()
+    assert (operator(src, dy, mode="linear", scales=(2.0, 3.0)) == expected).all()
+    # A scale whose product falls short by rounding: coordinates come from the extents.
+    dy = np.ones((1, 31, 1), np.float32)
+    scaled = operator((1, 7, 1), dy, mode="linear", scales=[31 / 7])
+    assert (scaled == operator((1, 7, 1), dy, mode="linear")).all()
+
+
+def test_sizes_win_over_scales():
+    dy = np.ones((1, 8, 2), np.float32)
+    result = interpolate_backward((1, 4, 2), dy, [8], mode="nearest", scales=[77.0])
+    assert (result == 2).all()
+
+
+def test_older_names_compute_the_same():
+    dy = np.random.default_rng(0).standard_normal((2, 9, 7, 3)).astype(np.float32)
+    keywords = {"mode": "bilinear", "coordinate_transformation_mode": "align_corners"}
+    a = interpolate_backprop(
+        input_forward=np.zeros((2, 4, 5, 3), np.float32), output_delta=dy, **keywords
+    )
+    b = interpolate_backward(src=np.zeros((2, 4, 5, 3), np.float32), diff_dst=dy, **keywords)
+    assert (a == b).all()
+
+
+def test_untouched_positions_are_zero():
+    dy = np.full((1, 3, 1), np.float32(5))
+    result = interpolate_backward((1, 30, 1), dy, mode="nearest").ravel()
+    assert sorted(np.flatnonzero(result)) == [5, 15, 25]
+
+
+# -- ResizeBilinearV2Grad ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("grads_dtype", "image_dtype"),
+    [
+        ("f32", "f32"),
+        ("f16", "f16"),
+        ("bf16", "bf16"),
+        ("f64", "f64"),
+        ("f32", "f16"),
+        ("f32", "bf16"),
+    ],
+)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX", "NHWC", "NCHW"])
+@pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("scales", [(0.0, 0.0), (1.75, 0.0), (0.0, 0.40625), (3.0, 2.0), (-1.0, 0.25)])
+def test_resize_bilinear_v2_grad(scales, flags, data_format, grads_dtype, image_dtype):
+    rng = np.random.default_rng(1)
+    fmt = "NXC" if data_format.endswith("C") else "NCX"
+    for image, size in (((5, 7), (11, 7)), ((9, 4), (3, 13)), ((1, 6), (4, 1))):
+        grads = rng.standard_normal((2, 3, *size)).astype(DTYPES[grads_dtype])
+        shape = (2, 3, *image) if fmt == "NCX" else (2, *image, 3)
+        result = resize_bilinear_v2_grad(
+            np.ascontiguousarray(reference.from_ncx(grads, fmt)),
+            np.empty(shape, DTYPES[image_dtype]),
+            align_corners=flags[0],
+            half_pixel_centers=flags[1],
+            scales=scales,
+            data_format=data_format,
+        )
+        assert result.dtype == DTYPES[image_dtype]
+        exact, magnitude = (
+            reference.resize_bilinear_v2_grad(
+                g, image, align_corners=flags[0], half_pixel_centers=flags[1], scales=scales
+            )
+            for g in (grads.astype(np.float64), np.abs(grads.astype(np.float64)))
+        )
+        assert_close(reference.to_ncx(result, fmt), exact, magnitude)
+
+
+def test_golden_resize():
+    grads = np.ones((1, 1, 4, 4), np.float32)
+    assert resize_bilinear_v2_grad(grads, (1, 1, 2, 2)).ravel().tolist() == [2.25, 3.75, 3.75, 6.25]
+    for flags in ({"half_pixel_centers": True}, {"align_corners": True}):
+        assert (resize_bilinear_v2_grad(grads, (1, 1, 2, 2), **flags) == 4).all()
+
+
+def test_resize_takes_a_shape_for_the_image():
+    grads = np.ones((1, 2, 4, 4), DTYPES["bf16"])
+    result = resize_bilinear_v2_grad(grads, [1, 2, 2, 2])
+    assert result.dtype == DTYPES["bf16"]
+    assert result.shape == (1, 2, 2, 2)
+
+
+# -- special values --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_infinite_gradients_propagate(value, data_format, dtype):
+    dy = np.ones((1, 3, 8, 8), DTYPES[dtype])
+    dy[0, 1, 2, 4] = value
+    shape = (1, 3, 4, 4) if data_format == "NCX" else (1, 4, 4, 3)
+    result = interpolate_backward(
+        shape, reference.from_ncx(dy, data_format), mode="nearest", data_format=data_format
+    )
+    bad = ~np.isfinite(reference.to_ncx(result, data_format).astype(np.float64))
+    assert np.argwhere(bad).tolist() == [[0, 1, 1, 2]]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "f64"])
+def test_subnormals_are_kept(dtype):
+    tiny = np.finfo(DTYPES[dtype]).smallest_subnormal
+    dy = np.full((1, 8, 17), 3 * tiny, DTYPES[dtype])
+    assert (interpolate_backward((1, 4, 17), dy, mode="nearest") == 6 * tiny).all()
+
+
+def test_zero_batch_and_zero_channels_are_empty():
+    for shape in ((0, 4, 3), (2, 4, 0)):
+        dy = np.ones((shape[0], 8, shape[2]), np.float32)
+        assert interpolate_backward(shape, dy, mode="linear").shape == shape
+    for shape in ((0, 3, 4, 4), (2, 0, 4, 4)):
+        dy = np.ones((*shape[:2], 8, 8), np.float32)
+        assert resize_bilinear_v2_grad(dy, shape).shape == shape
