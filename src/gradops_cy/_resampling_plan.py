@@ -5,8 +5,11 @@ Every axis gets the table of its gather: source index x is touched by the destin
 weights ``weight[first[x]:first[x+1]]``. The kernels reduce depth and height while they load
 rows, then the width, in vectors whose lanes are
 
-- channels, where these lie innermost, or
-- 16 rows of the result, transposed in cache, where the width lies innermost.
+- channels, where these lie innermost, or, where the width does,
+- 16 rows of the result, transposed in cache while they are reduced, or
+- 16 planes, transposed as a whole, where planes are small.
+
+All three add in one order, so that they agree bit for bit.
 """
 
 from __future__ import annotations
@@ -24,6 +27,11 @@ from gradops_cy._arrays import Array
 from gradops_cy._resampling_problem import ResampleProblem
 
 _kernels = _isa.kernels("resampling")
+_KERNEL_CODES = {
+    "channels": _kernels.CHANNELS,
+    "rows": _kernels.ROWS,
+    "planes": _kernels.PLANES,
+}
 
 # Destination indices whose coordinates are computed at once: bounds both the temporaries and
 # the integers, which stay exact up to extents of 2**40.
@@ -33,6 +41,10 @@ _BLOCK_ELEMENTS = 8192
 _MIN_CHANNELS = 64
 _MAX_CHANNELS = 512
 _RUNS_IN_BLOCK = 4
+# Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
+# groups that keep threads busy.
+_PLANE_ELEMENTS = 1 << 17
+_PLANE_GROUPS = 4
 # Elements loaded and stored by one task, about; and those worth a thread of its own.
 _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
@@ -131,77 +143,68 @@ class ResamplePlan:
 
     Attributes
     ----------
+    kernel : {"channels", "rows", "planes"}
+        What the lanes are.
     table : ndarray of intp
         For each axis the starts, then the places of the weights with the end of the last.
-    weights : ndarray
+    weights : ndarray of bytes
         The weights of the three axes, in the type that computes.
     lanes : int
-        Vector lanes of a block: channels, or rows of the result.
+        Channels of a block, or rows, or planes, side by side.
     columns : int
         The most columns of a block, loaded or stored.
-    longest_product : int
-        The most rows of diff_dst that touch one row of the result.
+    longest_product, longest_run : int
+        The most rows of diff_dst that touch a row of the result, and the most columns that touch
+        a column.
     task_rows, task_columns : int
-        Result rows (or, with lanes of channels, positions) and columns of a task.
+        Rows of the result (or planes) and columns of a task.
+    tasks : int
+        Independent tasks, each with results of its own.
+    max_threads : int
+        The most threads that the work is worth.
     """
 
     problem: ResampleProblem
+    kernel: str
     table: Array
     weights: Array
     lanes: int
     columns: int
     longest_product: int
+    longest_run: int
     task_rows: int
     task_columns: int
+    tasks: int
+    max_threads: int
     workspace_bytes: int
-
-    @property
-    def rows(self) -> int:
-        """Result rows along the width: of all channels, or of a channel block."""
-        problem = self.problem
-        rows = problem.batch * problem.src[0] * problem.src[1]
-        return rows if problem.innermost == "channels" else rows * problem.channels
-
-    @property
-    def tasks(self) -> int:
-        """Independent tasks, each with results of its own."""
-        problem = self.problem
-        blocks = 1 if problem.innermost == "width" else -(-problem.channels // self.lanes)
-        return blocks * -(-self.rows // self.task_rows) * -(-problem.src[2] // self.task_columns)
-
-    def threads(self, num_threads: int) -> int:
-        """Return how many of `num_threads` threads the problem can feed."""
-        problem = self.problem
-        elements = (
-            problem.batch * problem.channels * (math.prod(problem.src) + math.prod(problem.dst))
-        )
-        return max(1, min(num_threads, self.tasks, elements // _THREAD_ELEMENTS))
 
     def describe(self) -> str:
         """Return the plan in a line."""
         return (
-            f"{self.problem}: {self.problem.innermost} kernel of tier {_isa.TIER}, "
+            f"{self.problem}: kernel of {self.kernel}, tier {_isa.TIER}, "
             f"{self.lanes} lanes x {self.columns} columns, {self.tasks} tasks of "
-            f"{self.task_rows} rows x {self.task_columns} columns, "
+            f"{self.task_rows} {'planes' if self.kernel == 'planes' else 'rows'} x "
+            f"{self.task_columns} columns, "
             f"{self.workspace_bytes} bytes of workspace per thread"
         )
 
     def run(self, grads: Array, result: Array, *, accumulate: bool, num_threads: int) -> None:
         """Compute `result` from `grads`, both viewed as (N, C, D, H, W)."""
         problem = self.problem
-        threads = self.threads(num_threads)
+        threads = min(num_threads, self.max_threads)
         _kernels.resample(
             _arrays.byte_view(grads),
             _arrays.byte_view(result),
             problem.load_dtype,
             problem.store_dtype,
             accumulate,
-            problem.innermost == "channels",
+            _KERNEL_CODES[self.kernel],
             self.table,
-            self.weights.view(np.uint8),
+            self.weights,
             self.lanes,
             self.columns,
             self.longest_product,
+            self.longest_run,
             self.task_rows,
             self.task_columns,
             self.tasks,
@@ -222,37 +225,63 @@ def _build(problem: ResampleProblem) -> ResamplePlan:
         place = int(ends[-1])
     longest = [int(axis.count.max()) for axis in axes]
 
-    if problem.innermost == "channels":
+    kernel = _kernel(problem)
+    lanes = _kernels.ROW_LANES
+    if kernel == "channels":
         limit = _BLOCK_ELEMENTS // (_RUNS_IN_BLOCK * longest[2]) // 16 * 16
         limit = max(_MIN_CHANNELS, min(_MAX_CHANNELS, limit))
         lanes = -(-problem.channels // -(-problem.channels // limit))
         lanes = min(problem.channels, -(-lanes // 16) * 16)
-    else:
-        lanes = _kernels.ROW_LANES
     columns = max(min(_kernels.MAX_RUN, longest[2]), _BLOCK_ELEMENTS // lanes)
-    columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
+    if kernel != "planes":
+        columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
 
-    # A task's columns are a multiple of the block's, its rows of the lanes.
-    task_columns = columns * max(1, _TASK_ELEMENTS // (columns * lanes))
-    ratio = 1 + math.prod(problem.dst) / math.prod(problem.src)
-    row_elements = min(task_columns, problem.src[2]) * ratio
-    if problem.innermost == "channels":
-        task_rows = max(1, int(_TASK_ELEMENTS / (row_elements * lanes)))
+    # The tasks: whole blocks, about equal in what they load and store.
+    src, dst = math.prod(problem.src), math.prod(problem.dst)
+    planes = problem.batch * problem.channels
+    if kernel == "planes":
+        task_columns = problem.src[2]
+        task_rows = lanes * max(1, _TASK_ELEMENTS // (lanes * (src + dst)))
+        tasks = -(-planes // task_rows)
     else:
-        task_rows = max(1, int(_TASK_ELEMENTS / (row_elements * lanes))) * lanes
+        task_columns = columns * max(1, _TASK_ELEMENTS // (columns * lanes))
+        row_elements = min(task_columns, problem.src[2]) * (1 + dst / src) * lanes
+        task_rows = max(1, int(_TASK_ELEMENTS / row_elements))
+        rows = problem.batch * problem.src[0] * problem.src[1]
+        if kernel == "rows":
+            task_rows, rows, blocks = task_rows * lanes, rows * problem.channels, 1
+        else:
+            blocks = -(-problem.channels // lanes)
+        tasks = blocks * -(-rows // task_rows) * -(-problem.src[2] // task_columns)
+
+    products = longest[0] * longest[1]
+    whole = (dst, src) if kernel == "planes" else (0, 0)
     return ResamplePlan(
         problem=problem,
+        kernel=kernel,
         table=np.concatenate(pieces).astype(np.intp, copy=False),
-        weights=np.concatenate([axis.weights for axis in axes]),
+        weights=np.concatenate([axis.weights for axis in axes]).view(np.uint8),
         lanes=lanes,
         columns=columns,
-        longest_product=longest[0] * longest[1],
+        longest_product=products,
+        longest_run=longest[2],
         task_rows=task_rows,
         task_columns=task_columns,
+        tasks=tasks,
+        max_threads=max(1, min(tasks, planes * (src + dst) // _THREAD_ELEMENTS)),
         workspace_bytes=_kernels.workspace_bytes(
-            dtype.itemsize, lanes, columns, longest[0] * longest[1], longest[2]
+            dtype.itemsize, lanes, columns, products, longest[2], *whole
         ),
     )
+
+
+def _kernel(problem: ResampleProblem) -> str:
+    """Choose what the lanes are; the result does not depend on it."""
+    if problem.innermost == "channels":
+        return "channels"
+    elements = _kernels.ROW_LANES * (math.prod(problem.src) + math.prod(problem.dst))
+    groups = problem.batch * problem.channels / _kernels.ROW_LANES
+    return "planes" if elements <= _PLANE_ELEMENTS and groups >= _PLANE_GROUPS else "rows"
 
 
 _cached = functools.lru_cache(maxsize=64)(_build)

@@ -32,6 +32,8 @@ INLINE vec_f32 load_f32(int dtype, const char *p) {
 #endif
 }
 
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
 #define REAL float
 #define VEC vec_f32
 #define LANES LANES_F32

@@ -4,15 +4,18 @@
 # sixteen rows of the result. Loading it reduces depth and height: each column is the weighted sum
 # of the rows that touch the result row. Then the columns of each result column are summed, lanes
 # side by side, and the block is stored. Sixteen rows are transposed in cache after loading, so
-# that they are lanes, and back before storing.
+# that they are lanes, and back before storing. Of small planes sixteen are transposed as a whole,
+# and then gathered as sixteen channels.
 
 from cython.parallel cimport prange, threadid
 from libc.string cimport memset
 
 cdef extern from "resampling.h" nogil:
     enum:
-        ROWS_AT_ONCE, SLACK, F64
+        ROWS_AT_ONCE, SLACK, F32, F64
     int compute_size(int dtype) noexcept
+    void load_row(int dtype, const char *src, Py_ssize_t src_stride, Py_ssize_t n,
+                  void *dst) noexcept
     void store_row(int dtype, const void *src, Py_ssize_t src_stride, char *dst,
                    Py_ssize_t dst_stride, Py_ssize_t n, int accumulate) noexcept
     void row_products(bint f64, const char *base, Py_ssize_t outer_stride, const void *outer,
@@ -29,7 +32,8 @@ cdef extern from "resampling.h" nogil:
                    Py_ssize_t cols) noexcept
 
 cpdef enum:
-    ROW_LANES = 16      # result rows of a block of the width kernel
+    CHANNELS, ROWS, PLANES  # what the lanes of a block are
+    ROW_LANES = 16      # rows or planes side by side
     MAX_PRODUCTS = 256  # rows summed at most before their sum is rounded off; more are halved
     MAX_RUN = 128       # columns of a run that a block must hold; longer runs are halved
 
@@ -47,12 +51,16 @@ cdef struct Tensor:
 
 cdef struct Job:
     int load_dtype, store_dtype
-    bint f64, accumulate, channels_innermost
+    int kernel  # CHANNELS, ROWS or PLANES
+    bint f64, accumulate
+    bint stores_directly  # without conversion or addition
     int size  # of an element of the type that computes
-    Py_ssize_t batch, channels, lanes, columns, longest_product, task_rows, task_columns
+    Py_ssize_t batch, channels, lanes, columns, longest_product, longest_run
+    Py_ssize_t task_rows, task_columns
     Axis depth, height, width
     const char *weights  # those of all axes
     Tensor grads, result
+    Py_ssize_t grads_extents[3]  # d, h, w
 
 
 # A row of the result: where it lies, and the rows of diff_dst that touch it.
@@ -69,6 +77,7 @@ cdef struct Workspace:
     char *loaded     # columns x lanes, reduced over depth and height
     char *summed     # columns x lanes of the result
     char *rows       # lanes x columns, before or after transposing
+    char *planes     # sixteen planes of diff_dst and of the result, transposed
     char *row_sums   # columns x lanes for each time a list of rows is halved
     char *column_sums  # lanes for each time a run of columns is halved
 
@@ -88,10 +97,15 @@ cdef Py_ssize_t buffer_bytes(Py_ssize_t elements, int size) noexcept nogil:
 
 
 def workspace_bytes(int size, Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
-                    Py_ssize_t longest_run):
-    """Return how many bytes of buffers each thread of :func:`resample` needs."""
+                    Py_ssize_t longest_run, Py_ssize_t grads_plane, Py_ssize_t result_plane):
+    """Return how many bytes of buffers each thread of :func:`resample` needs.
+
+    The plane extents are 0 for the kernels that do not transpose whole planes.
+    """
     return (buffer_bytes(lanes * columns, size) * (3 + halvings(longest_product, MAX_PRODUCTS))
-            + buffer_bytes(lanes, size) * halvings(longest_run, MAX_RUN) + 64)
+            + buffer_bytes(lanes, size) * halvings(longest_run, MAX_RUN)
+            + buffer_bytes(lanes * grads_plane, size) + buffer_bytes(lanes * result_plane, size)
+            + 64)
 
 
 cdef Workspace carve(const Job *job, char *memory) noexcept nogil:
@@ -102,6 +116,8 @@ cdef Workspace carve(const Job *job, char *memory) noexcept nogil:
     space.rows = space.summed + block
     space.row_sums = space.rows + block
     space.column_sums = space.row_sums + halvings(job.longest_product, MAX_PRODUCTS) * block
+    space.planes = (space.column_sums
+                    + halvings(job.longest_run, MAX_RUN) * buffer_bytes(job.lanes, job.size))
     return space
 
 
@@ -167,7 +183,7 @@ cdef void load_columns(const Job *job, const Workspace *space, const Row *rows, 
     # space.loaded[y - y0][lane] = the rows reduced over depth and height, y0 <= y < y1.
     cdef Py_ssize_t n = y1 - y0, stride
     cdef int i
-    if job.channels_innermost:
+    if job.kernel == CHANNELS:
         stride = job.grads.strides[1]
         if stride * lanes == job.grads.strides[4]:
             load_row_columns(job, space, rows, y0, n * lanes, n * lanes, stride, space.loaded)
@@ -221,8 +237,9 @@ cdef void store_columns(const Job *job, const Workspace *space, const Row *rows,
     cdef Py_ssize_t step = job.result.strides[4]
     cdef char *src = space.summed
     cdef char *dst = rows.result + x0 * step
+    cdef Py_ssize_t places[ROW_LANES]
     cdef int i
-    if job.channels_innermost:
+    if job.kernel == CHANNELS:
         if job.result.strides[1] * lanes == step:
             run = n * lanes
         for j in range(n * lanes // run):
@@ -230,7 +247,12 @@ cdef void store_columns(const Job *job, const Workspace *space, const Row *rows,
             src += run * job.size
             dst += step
         return
-    transpose(job.size, space.summed, ROW_LANES, space.rows, job.columns, NULL, n, ROW_LANES)
+    if job.stores_directly and step == job.size:
+        for i in range(count):
+            places[i] = (rows[i].result - rows.result) // job.size
+        transpose(job.size, src, ROW_LANES, dst, 0, places, n, count)
+        return
+    transpose(job.size, src, ROW_LANES, space.rows, job.columns, NULL, n, ROW_LANES)
     for i in range(count):
         store_row(job.store_dtype, space.rows + i * job.columns * job.size, 1,
                   rows[i].result + x0 * step, step, n, job.accumulate)
@@ -264,7 +286,7 @@ cdef void run_task(const Job *job, Py_ssize_t task, char *memory) noexcept nogil
     cdef Workspace space = carve(job, memory)
     cdef Row rows[ROW_LANES]
     cdef Py_ssize_t depth = job.depth.extent, height = job.height.extent
-    cdef Py_ssize_t channels = 1 if job.channels_innermost else job.channels
+    cdef Py_ssize_t channels = 1 if job.kernel == CHANNELS else job.channels
     cdef Py_ssize_t all_rows = job.batch * channels * depth * height
     cdef Py_ssize_t column_blocks = (job.width.extent - 1) // job.task_columns + 1
     cdef Py_ssize_t row_blocks = (all_rows - 1) // job.task_rows + 1
@@ -275,7 +297,7 @@ cdef void run_task(const Job *job, Py_ssize_t task, char *memory) noexcept nogil
     cdef Py_ssize_t c0 = task // column_blocks // row_blocks * job.lanes, rest
     cdef Py_ssize_t lanes = ROW_LANES
     cdef int count = 0
-    if job.channels_innermost:
+    if job.kernel == CHANNELS:
         lanes = min(job.lanes, job.channels - c0)
     while r < r1:
         rest = r // height
@@ -283,9 +305,85 @@ cdef void run_task(const Job *job, Py_ssize_t task, char *memory) noexcept nogil
                                  c0 + rest // depth % channels, rest % depth, r % height)
         count += 1
         r += 1
-        if job.channels_innermost or count == ROW_LANES or r == r1:
+        if job.kernel == CHANNELS or count == ROW_LANES or r == r1:
             resample_rows(job, &space, rows, count, lanes, x0, x1)
             count = 0
+
+
+cdef void move_planes(const Job *job, const Workspace *space, const Tensor *tensor,
+                      const Py_ssize_t *extents, Py_ssize_t first, int count, bint load,
+                      char *transposed) noexcept nogil:
+    # transposed[position][lane] = plane first + lane of `tensor`, or the other way round.
+    cdef char *planes[ROW_LANES]
+    cdef int dtype = job.load_dtype if load else job.store_dtype, i
+    cdef Py_ssize_t pitch = job.columns * job.size, run = extents[2], r, x, n, offset
+    cdef Py_ssize_t runs = extents[0] * extents[1]
+    if (tensor.strides[3] == extents[2] * tensor.strides[4] or extents[1] == 1) and (
+            tensor.strides[2] == extents[1] * tensor.strides[3] or extents[0] == 1):
+        run, runs = run * runs, 1
+    for i in range(count):
+        planes[i] = place(tensor, (first + i) // job.channels, (first + i) % job.channels, 0, 0)
+    for r in range(runs):
+        offset = r // extents[1] * tensor.strides[2] + r % extents[1] * tensor.strides[3]
+        x = 0
+        while x < run:
+            n = min(job.columns, run - x)
+            if load:
+                for i in range(count):
+                    load_row(dtype, planes[i] + offset, tensor.strides[4], n,
+                             space.rows + i * pitch)
+                transpose(job.size, space.rows, job.columns, transposed, ROW_LANES, NULL,
+                          ROW_LANES, n)
+            else:
+                transpose(job.size, transposed, ROW_LANES, space.rows, job.columns, NULL, n,
+                          ROW_LANES)
+                for i in range(count):
+                    store_row(dtype, space.rows + i * pitch, 1, planes[i] + offset,
+                              tensor.strides[4], n, job.accumulate)
+            transposed += n * ROW_LANES * job.size
+            offset += n * tensor.strides[4]
+            x += n
+
+
+cdef Tensor as_channels(char *data, const Py_ssize_t *extents, int size) noexcept nogil:
+    # Planes transposed into lanes, as a tensor of sixteen channels.
+    cdef Tensor tensor
+    tensor.data = data
+    tensor.strides[0] = 0
+    tensor.strides[1] = size
+    tensor.strides[4] = ROW_LANES * size
+    tensor.strides[3] = extents[2] * tensor.strides[4]
+    tensor.strides[2] = extents[1] * tensor.strides[3]
+    return tensor
+
+
+cdef void run_planes(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
+    cdef Workspace space = carve(job, memory)
+    cdef Py_ssize_t plane = task * job.task_rows
+    cdef Py_ssize_t end = min(plane + job.task_rows, job.batch * job.channels)
+    cdef Py_ssize_t r, grads_plane = (job.grads_extents[0] * job.grads_extents[1]
+                                      * job.grads_extents[2])
+    cdef Py_ssize_t[3] extents
+    cdef Row row
+    cdef Job inner = job[0]
+    cdef int count
+    extents[0], extents[1] = job.depth.extent, job.height.extent
+    extents[2] = job.width.extent
+    inner.kernel, inner.accumulate = CHANNELS, False
+    inner.load_dtype = inner.store_dtype = F64 if job.f64 else F32
+    inner.grads = as_channels(space.planes, job.grads_extents, job.size)
+    inner.result = as_channels(
+        space.planes + buffer_bytes(ROW_LANES * grads_plane, job.size), extents, job.size)
+    memset(space.rows, 0, ROW_LANES * job.columns * job.size)
+    while plane < end:
+        count = <int> min(<Py_ssize_t> ROW_LANES, end - plane)
+        move_planes(job, &space, &job.grads, job.grads_extents, plane, count, True,
+                    inner.grads.data)
+        for r in range(extents[0] * extents[1]):
+            row = result_row(&inner, 0, 0, r // extents[1], r % extents[1])
+            resample_rows(&inner, &space, &row, 1, ROW_LANES, 0, extents[2])
+        move_planes(job, &space, &job.result, extents, plane, count, False, inner.result.data)
+        plane += count
 
 
 cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
@@ -298,11 +396,11 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
 
 def resample(const unsigned char[:, :, :, :, :, :] grads,
              unsigned char[:, :, :, :, :, :] result,
-             int load_dtype, int store_dtype, bint accumulate, bint channels_innermost,
+             int load_dtype, int store_dtype, bint accumulate, int kernel,
              const Py_ssize_t[::1] table, const unsigned char[::1] weights,
              Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
-             Py_ssize_t task_rows, Py_ssize_t task_columns, Py_ssize_t tasks,
-             unsigned char[:, ::1] workspace):
+             Py_ssize_t longest_run, Py_ssize_t task_rows, Py_ssize_t task_columns,
+             Py_ssize_t tasks, unsigned char[:, ::1] workspace):
     """Gather `result` from `grads`, byte views of (N, C, D, H, W) tensors; see ResamplePlan.
 
     The workspace has a row of bytes for each thread.
@@ -312,9 +410,11 @@ def resample(const unsigned char[:, :, :, :, :, :] grads,
     cdef int axis, threads = <int> workspace.shape[0]
     job.load_dtype, job.store_dtype = load_dtype, store_dtype
     job.f64, job.size = load_dtype == F64, compute_size(load_dtype)
-    job.accumulate, job.channels_innermost = accumulate, channels_innermost
+    job.accumulate, job.kernel = accumulate, kernel
+    job.stores_directly = not accumulate and store_dtype == (F64 if job.f64 else F32)
     job.batch, job.channels = result.shape[0], result.shape[1]
-    job.lanes, job.columns, job.longest_product = lanes, columns, longest_product
+    job.lanes, job.columns = lanes, columns
+    job.longest_product, job.longest_run = longest_product, longest_run
     job.task_rows, job.task_columns = task_rows, task_columns
     job.depth = take_axis(&table[0], result.shape[2])
     job.height = take_axis(job.depth.first + job.depth.extent + 1, result.shape[3])
@@ -325,5 +425,10 @@ def resample(const unsigned char[:, :, :, :, :, :] grads,
     for axis in range(5):
         job.grads.strides[axis] = grads.strides[axis]
         job.result.strides[axis] = result.strides[axis]
+    for axis in range(3):
+        job.grads_extents[axis] = grads.shape[axis + 2]
     for task in prange(tasks, nogil=True, schedule="dynamic", num_threads=threads):
-        run_task(&job, task, <char *> &workspace[threadid(), 0])
+        if kernel == PLANES:
+            run_planes(&job, task, <char *> &workspace[threadid(), 0])
+        else:
+            run_task(&job, task, <char *> &workspace[threadid(), 0])

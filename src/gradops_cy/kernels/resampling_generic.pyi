@@ -5,12 +5,21 @@ import numpy as np
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
+CHANNELS: int
+ROWS: int
+PLANES: int
 ROW_LANES: int
 MAX_PRODUCTS: int
 MAX_RUN: int
 
 def workspace_bytes(
-    size: int, lanes: int, columns: int, longest_product: int, longest_run: int
+    size: int,
+    lanes: int,
+    columns: int,
+    longest_product: int,
+    longest_run: int,
+    grads_plane: int,
+    result_plane: int,
 ) -> int: ...
 def resample(
     grads: Bytes,
@@ -18,12 +27,13 @@ def resample(
     load_dtype: int,
     store_dtype: int,
     accumulate: bool,
-    channels_innermost: bool,
+    kernel: int,
     table: np.ndarray[Any, np.dtype[np.intp]],
     weights: Bytes,
     lanes: int,
     columns: int,
     longest_product: int,
+    longest_run: int,
     task_rows: int,
     task_columns: int,
     tasks: int,

@@ -40,25 +40,30 @@ INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *wei
 
 /* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, for
  * x0 <= x < x1 and c < lanes; dst begins at x0. Writes whole vectors, in ascending order. */
+INLINE void NAME(sum_columns)(int vectors, const REAL *src, ptrdiff_t lanes, const REAL *weight,
+                              ptrdiff_t n, VEC *sum) {
+    for (int v = 0; v < vectors; v++) sum[v] = (VEC){0};
+    for (ptrdiff_t k = 0; k < n; k++, src += lanes) {
+        VEC w = SPLAT(weight[k]);
+        for (int v = 0; v < vectors; v++) sum[v] += w * ((const VEC *)src)[v];
+    }
+}
+
 INLINE void NAME(add_columns_block)(int vectors, const REAL *src, ptrdiff_t lanes,
                                     const REAL *weight, ptrdiff_t n, REAL *dst) {
-    VEC total[4] = {{0}};
-    for (ptrdiff_t k0 = 0; k0 < n; k0 += COLUMNS_IN_SEQUENCE) {
-        ptrdiff_t k1 = k0 + COLUMNS_IN_SEQUENCE < n ? k0 + COLUMNS_IN_SEQUENCE : n;
-        VEC sum[4] = {{0}};
-        for (ptrdiff_t k = k0; k < k1; k++) {
-            VEC w = SPLAT(weight[k]);
-            const VEC *s = (const VEC *)(src + k * lanes);
-            for (int v = 0; v < vectors; v++) sum[v] += w * s[v];
-        }
+    VEC total[4], sum[4];
+    NAME(sum_columns)(vectors, src, lanes, weight, MIN(n, COLUMNS_IN_SEQUENCE), total);
+    for (ptrdiff_t k = COLUMNS_IN_SEQUENCE; k < n; k += COLUMNS_IN_SEQUENCE) {
+        NAME(sum_columns)(vectors, src + k * lanes, lanes, weight + k,
+                          MIN(n - k, COLUMNS_IN_SEQUENCE), sum);
         for (int v = 0; v < vectors; v++) total[v] += sum[v];
     }
     for (int v = 0; v < vectors; v++) ((VEC *)dst)[v] = total[v];
 }
 
-static void NAME(add_columns)(const REAL *src, ptrdiff_t lanes, const ptrdiff_t *start,
-                              const ptrdiff_t *first, const REAL *weight, ptrdiff_t origin,
-                              ptrdiff_t x0, ptrdiff_t x1, REAL *dst) {
+INLINE void NAME(add_columns_for)(const REAL *src, ptrdiff_t lanes, const ptrdiff_t *start,
+                                  const ptrdiff_t *first, const REAL *weight, ptrdiff_t origin,
+                                  ptrdiff_t x0, ptrdiff_t x1, REAL *dst) {
     for (ptrdiff_t x = x0; x < x1; x++) {
         const REAL *s = src + (start[x] - origin) * lanes, *w = weight + first[x];
         ptrdiff_t n = first[x + 1] - first[x], c = 0;
@@ -67,6 +72,13 @@ static void NAME(add_columns)(const REAL *src, ptrdiff_t lanes, const ptrdiff_t 
         for (; c < lanes; c += LANES) NAME(add_columns_block)(1, s + c, lanes, w, n, dst + c);
         dst += lanes;
     }
+}
+
+static void NAME(add_columns)(const REAL *src, ptrdiff_t lanes, const ptrdiff_t *start,
+                              const ptrdiff_t *first, const REAL *weight, ptrdiff_t origin,
+                              ptrdiff_t x0, ptrdiff_t x1, REAL *dst) {
+    if (lanes == 16) NAME(add_columns_for)(src, 16, start, first, weight, origin, x0, x1, dst);
+    else NAME(add_columns_for)(src, lanes, start, first, weight, origin, x0, x1, dst);
 }
 
 /* dst[j] += src[j] for j < n, in whole vectors. */

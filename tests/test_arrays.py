@@ -1,0 +1,264 @@
+"""Which arrays the operators take, and what becomes of out=."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gradops_cy
+from tests import reference
+from tests.tolerances import DTYPES
+
+CONV = {"strides": 2, "pads_begin": 1, "pads_end": 1, "dilations": 1}
+
+
+def convolution(dy, w, **keywords):
+    return gradops_cy.convolution_backward_data(dy, w, (len(dy), 12, 13, 5), **CONV, **keywords)
+
+
+def transposed(dy, w, **keywords):
+    return gradops_cy.conv_transpose_backward_data(dy, w, **CONV, **keywords)
+
+
+def interpolation(dy, w, **keywords):
+    return gradops_cy.interpolate_backward((len(dy), 4, 9, 6), dy, mode="bilinear", **keywords)
+
+
+def resize(dy, w, **keywords):
+    keywords["data_format"] = "NXC"
+    return gradops_cy.resize_bilinear_v2_grad(dy, (len(dy), 4, 9, 6), **keywords)
+
+
+OPERATORS = {
+    convolution: ((2, 6, 7, 6), (3, 3, 5, 6)),
+    transposed: ((2, 6, 7, 6), (3, 3, 6, 5)),
+    interpolation: ((2, 8, 5, 6), (1, 1, 1, 1)),
+    resize: ((2, 8, 5, 6), (1, 1, 1, 1)),
+}
+
+
+@pytest.fixture(params=OPERATORS, ids=lambda function: function.__name__)
+def call(request):
+    """An operator with random float32 arguments (interpolation does not use the weights)."""
+    rng = np.random.default_rng(0)
+    dy, w = (rng.standard_normal(shape).astype(np.float32) for shape in OPERATORS[request.param])
+    return request.param, dy, w
+
+
+def reordered(array, order):
+    """Return the same values with another order of axes in memory."""
+    inverse = np.argsort(order)
+    return np.ascontiguousarray(array.transpose(order)).transpose(inverse)
+
+
+VIEWS = {
+    "fortran order": lambda a: np.asfortranarray(a),
+    "channels outside": lambda a: reordered(a, (0, 3, 1, 2)),
+    "width outside": lambda a: reordered(a, (2, 0, 3, 1)),
+    "every second": lambda a: np.repeat(np.repeat(a, 2, axis=1), 2, axis=3)[:, ::2, :, ::2],
+    "reversed": lambda a: np.ascontiguousarray(a[::-1, ::-1, ::-1, ::-1])[::-1, ::-1, ::-1, ::-1],
+    "part of a larger": lambda a: np.pad(a, 3)[3:-3, 3:-3, 3:-3, 3:-3],
+    "read-only": lambda a: np.lib.stride_tricks.as_strided(a, writeable=False),
+    "byte-swapped": lambda a: a.astype(a.dtype.newbyteorder()),
+    "subclass": lambda a: a.view(type("Sub", (np.ndarray,), {})),
+}
+
+
+def unaligned(array):
+    storage = np.empty(array.nbytes + 1, np.uint8)
+    view = storage[1:].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+VIEWS["unaligned"] = unaligned
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_gives_the_same(call, view):
+    function, dy, w = call
+    expected = function(dy, w)
+    result = function(VIEWS[view](dy), VIEWS[view](w))
+    assert result.dtype.isnative
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("axis", range(4))
+def test_broadcast_inputs(call, axis, dtype):
+    function, dy, w = call
+    one = dy[(slice(None),) * axis + (slice(0, 1),)].astype(DTYPES[dtype])
+    w = w.astype(DTYPES[dtype])
+    view = np.broadcast_to(one, dy.shape)
+    expected = function(view.copy(), w).astype(np.float64)
+    np.testing.assert_allclose(
+        function(view, w).astype(np.float64), expected, rtol=1e-2, atol=1e-5
+    )
+
+
+def test_a_scalar_broadcast_to_everything(call):
+    function, dy, w = call
+    view = np.broadcast_to(np.float32(1.5), dy.shape)
+    np.testing.assert_allclose(function(view, w), function(view.copy(), w), rtol=1e-5, atol=1e-5)
+
+
+# -- out= --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["fortran order", "channels outside", "every second", "reversed"])
+def test_out_is_filled_and_returned(call, view):
+    function, dy, w = call
+    expected = function(dy, w)
+    out = VIEWS[view](np.full_like(expected, np.nan))
+    if view == "every second":
+        surroundings = np.full([2 * n for n in expected.shape], 7, np.float32)
+        out = surroundings[::2, ::2, ::2, ::2]
+    result = function(dy, w, out=out)
+    assert result is out
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
+    if view == "every second":
+        surroundings[::2, ::2, ::2, ::2] = 7
+        assert (surroundings == 7).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nothing_round_out_is_written(call, dtype):
+    function, dy, w = call
+    dy, w = dy.astype(DTYPES[dtype]), w.astype(DTYPES[dtype])
+    expected = function(dy, w)
+    guarded = np.full([n + 2 for n in expected.shape], 3, dtype=DTYPES[dtype])
+    inside = (slice(1, -1),) * expected.ndim
+    function(dy, w, out=guarded[inside])
+    assert (guarded[inside] == expected).all()
+    guarded[inside] = 3
+    assert (guarded == 3).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_accumulate_adds_and_rounds_once(call, dtype):
+    function, dy, w = call
+    dy, w = dy.astype(DTYPES[dtype]), w.astype(DTYPES[dtype])
+    plain = function(dy, w)
+    before = np.random.default_rng(1).standard_normal(plain.shape).astype(plain.dtype)
+    out = before.copy()
+    assert function(dy, w, out=out, accumulate=True) is out
+    # The sum before its one rounding, from float64 arguments.
+    exact = function(dy.astype(np.float64), w.astype(np.float64)) + before.astype(np.float64)
+    eps = float(ml_dtypes.finfo(plain.dtype).eps)
+    error = np.abs(out.astype(np.float64) - exact)
+    assert (error <= 0.51 * eps * np.abs(exact) + 1e-5).all()
+
+
+def test_out_may_not_overlap_an_input(call):
+    function, dy, w = call
+    result = function(dy, w)
+    storage = np.zeros(dy.size + result.size, np.float32)
+    inside = storage[: dy.size].reshape(dy.shape)
+    inside[...] = dy
+    out = storage[dy.size - 1 : dy.size - 1 + result.size].reshape(result.shape)
+    with pytest.raises(ValueError, match=r"out must not overlap"):
+        function(inside, w, out=out)
+    assert (inside == dy).all()
+    beside = storage[dy.size :].reshape(result.shape)
+    np.testing.assert_array_equal(function(inside, w, out=beside), result)
+
+
+def test_out_may_interleave_with_an_input():
+    """Views that share a buffer but no element are no overlap."""
+    storage = np.zeros((1, 8, 4, 2), np.float32)
+    storage[..., 0] = 1
+    result = gradops_cy.interpolate_backward(
+        (1, 8, 4), storage[..., 0], mode="nearest", out=storage[..., 1]
+    )
+    assert (result == 1).all()
+    assert (storage == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        (lambda out: out.tolist(), TypeError, "out must be a NumPy array or None"),
+        (lambda out: out.astype(np.float64), TypeError, "out must have dtype float32"),
+        (lambda out: out.astype(">f4"), TypeError, "out must have dtype float32"),
+        (lambda out: out[:, :-1], ValueError, "out must have shape"),
+        (lambda out: out[0], ValueError, "out must have shape"),
+        (
+            lambda out: np.lib.stride_tricks.as_strided(out, writeable=False),
+            ValueError,
+            "out must be writeable",
+        ),
+        (unaligned, ValueError, "out must be aligned"),
+        (
+            lambda out: np.lib.stride_tricks.as_strided(out, strides=(0, *out.strides[1:])),
+            ValueError,
+            "out must have one place per element",
+        ),
+        (
+            lambda out: np.lib.stride_tricks.as_strided(out, strides=(*out.strides[:3], 2)),
+            ValueError,
+            "out must",
+        ),
+        (lambda out: np.ma.masked_array(out), TypeError, "out must be a NumPy array"),
+    ],
+)
+def test_unusable_out(call, change, error, text):
+    function, dy, w = call
+    out = np.full_like(function(dy, w), 9)
+    bad = change(out)
+    with pytest.raises(error, match=text):
+        function(dy, w, out=bad)
+    assert (out == 9).all()
+
+
+def test_accumulate_needs_out(call):
+    function, dy, w = call
+    with pytest.raises(ValueError, match=r"accumulate=True must come with out=.*None"):
+        function(dy, w, accumulate=True)
+    with pytest.raises(TypeError, match=r"accumulate must be True or False"):
+        function(dy, w, accumulate=1, out=function(dy, w))
+
+
+# -- empty and large ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_empty_batch(call, dtype):
+    function, dy, w = call
+    dy, w = dy.astype(DTYPES[dtype]), w.astype(DTYPES[dtype])
+    result = function(dy[:0], w)
+    assert result.shape == (0, *function(dy, w).shape[1:])
+    assert result.dtype == dy.dtype
+    assert function(dy[:0], w, out=result) is result
+
+
+def test_offsets_beyond_32_bits():
+    """A view whose elements lie more than 2**31 elements apart, in memory that is never touched."""
+    storage = np.zeros(2**31 + 64, np.uint16)  # zero pages: the system gives them when written
+    dy = np.lib.stride_tricks.as_strided(
+        storage.view(np.float16), (2, 1, 1, 8), (2**32, 2, 2, 2)
+    )
+    dy[...] = np.arange(16).reshape(2, 1, 1, 8)
+    w = np.eye(8, dtype=np.float16).reshape(1, 1, 8, 8)
+    result = gradops_cy.convolution_backward_data(
+        dy, w, strides=1, pads_begin=0, pads_end=0, dilations=1
+    )
+    assert (result == dy).all()
+    out = np.lib.stride_tricks.as_strided(
+        storage[32:].view(np.float16), (2, 1, 1, 8), (2**32, 2, 2, 2)
+    )
+    for function in (
+        lambda: gradops_cy.convolution_backward_data(
+            result, w, strides=1, pads_begin=0, pads_end=0, dilations=1, out=out
+        ),
+        lambda: gradops_cy.interpolate_backward(
+            result.shape, result, mode="bilinear", out=out
+        ),
+    ):
+        out[...] = 0
+        function()
+        assert (out == result).all()
+
+
+def test_the_reference_moves_axes():
+    a = np.zeros((2, 3, 4, 5))
+    assert reference.from_ncx(a, "NXC").shape == (2, 4, 5, 3)
+    assert reference.to_ncx(reference.from_ncx(a, "NXC"), "NXC").shape == a.shape

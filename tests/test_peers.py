@@ -1,0 +1,167 @@
+"""Cross-checks against PyTorch: a foreign oracle, in the extra [peers]."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import gradops_cy
+from tests import reference
+from tests.cases import conv_case
+from tests.tolerances import DTYPES, assert_close
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed"
+)
+
+
+def tensor(array):
+    import torch
+
+    if array.dtype == DTYPES["bf16"]:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def array_of(tensor):
+    return tensor.double().numpy()
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_convolutions(seed):
+    """Both operators, with symmetric pads, in float64; our result in the case's dtype."""
+    import torch
+
+    case = conv_case(seed)
+    if any(p != e for p, e in zip(case.pads_begin, case.pads_end, strict=True)):
+        values = {f: getattr(case, f) for f in case.__dataclass_fields__}
+        case = type(case)(**{**values, "pads_end": case.pads_begin})
+    if not case.possible:
+        pytest.skip("symmetric pads leave no result")
+    dy, weights = case.arrays()
+    src = (case.batch, case.inputs * case.groups, *case.src)
+    output_padding = [0] * len(case.dst)
+    if case.transposed:
+        output_padding = [
+            y - ((x - 1) * s + e - 2 * p)
+            for y, x, s, e, p in zip(
+                case.dst, case.src, case.strides, case.spans, case.pads_begin, strict=True
+            )
+        ]
+        if any(
+            not 0 <= o < max(s, d)
+            for o, s, d in zip(output_padding, case.strides, case.dilations, strict=True)
+        ):
+            pytest.skip("the peer has no output padding for these extents")
+
+    def peer(a, b):
+        return array_of(
+            torch.ops.aten.convolution_backward(
+                tensor(a.astype(np.float64)),
+                torch.empty(src, dtype=torch.float64),
+                tensor(b.astype(np.float64)),
+                None,
+                case.strides,
+                case.pads_begin,
+                case.dilations,
+                case.transposed,
+                output_padding,
+                case.groups,
+                [True, False, False],
+            )[0]
+        )
+
+    result = case.call(*case.formatted(dy, weights))
+    exact = peer(dy, weights)
+    magnitude = peer(np.abs(dy.astype(np.float64)), np.abs(weights.astype(np.float64)))
+    assert_close(reference.to_ncx(result, case.data_format), exact, magnitude)
+
+
+SHAPES = [
+    ((16,), (32,)),
+    ((17,), (21,)),
+    ((64,), (16,)),
+    ((8, 8), (16, 16)),
+    ((7, 14), (6, 12)),
+    ((65, 33), (129, 65)),
+    ((33, 40), (11, 20)),
+    ((2, 4, 6), (4, 8, 12)),
+    ((3, 8, 7), (5, 4, 9)),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(("src", "dst"), SHAPES)
+def test_linear_interpolation(src, dst, scaled, align_corners, data_format, dtype):
+    import torch
+
+    rank = len(src)
+    name = ("linear1d", "bilinear2d", "trilinear3d")[rank - 1]
+    function = getattr(torch.ops.aten, f"upsample_{name}_backward")
+    rng = np.random.default_rng(0)
+    dy = rng.standard_normal((2, 5, *dst)).astype(DTYPES[dtype])
+    scales = [round(64 * y / x) / 64 for x, y in zip(src, dst, strict=True)] if scaled else None
+
+    def peer(a):
+        return array_of(
+            function(
+                tensor(a.astype(np.float64)),
+                dst,
+                (2, 5, *src),
+                align_corners,
+                *(scales or [None] * rank),
+            )
+        )
+
+    shape = (2, 5, *src) if data_format == "NCX" else (2, *src, 5)
+    result = gradops_cy.interpolate_backward(
+        shape,
+        np.ascontiguousarray(reference.from_ncx(dy, data_format)),
+        mode="linear",
+        coordinate_transformation_mode="align_corners" if align_corners else "half_pixel",
+        data_format=data_format,
+        coordinate_scales=scales,
+    )
+    magnitude = peer(np.abs(dy.astype(np.float64)))
+    if dtype == "f64":
+        # The peer computes coordinates in floating point.
+        magnitude = magnitude + max(src) * magnitude.max()
+    assert_close(reference.to_ncx(result, data_format), peer(dy), magnitude)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("transform", ["half_pixel", "asymmetric"])
+@pytest.mark.parametrize(("src", "dst"), SHAPES)
+def test_nearest_interpolation(src, dst, transform, data_format, dtype):
+    """Where the peer's float32 index agrees with the exact one."""
+    import torch
+
+    rank = len(src)
+    exact = "_exact" if transform == "half_pixel" else ""
+    underscore = "_" if exact else ""
+    function = getattr(torch.ops.aten, f"{underscore}upsample_nearest{exact}{rank}d_backward")
+    rng = np.random.default_rng(0)
+    dy = rng.standard_normal((2, 5, *dst)).astype(DTYPES[dtype])
+
+    def peer(a):
+        return array_of(
+            function(tensor(a.astype(np.float64)), dst, (2, 5, *src), *[None] * rank)
+        )
+
+    own = reference.interpolate_backward(np.abs(dy.astype(np.float64)), src, "nearest", transform)
+    magnitude = peer(np.abs(dy.astype(np.float64)))
+    if not np.allclose(own, magnitude):
+        pytest.skip("the peer's float32 index is another one here")
+    shape = (2, 5, *src) if data_format == "NCX" else (2, *src, 5)
+    result = gradops_cy.interpolate_backward(
+        shape,
+        np.ascontiguousarray(reference.from_ncx(dy, data_format)),
+        mode="nearest",
+        coordinate_transformation_mode=transform,
+        data_format=data_format,
+    )
+    assert_close(reference.to_ncx(result, data_format), peer(dy), magnitude)
