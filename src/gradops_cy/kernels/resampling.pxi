@@ -294,17 +294,27 @@ cdef void run_task(const Job *job, Py_ssize_t task, char *memory) noexcept nogil
     cdef Py_ssize_t x1 = min(x0 + job.task_columns, job.width.extent)
     cdef Py_ssize_t r = task // column_blocks % row_blocks * job.task_rows
     cdef Py_ssize_t r1 = min(r + job.task_rows, all_rows)
-    cdef Py_ssize_t c0 = task // column_blocks // row_blocks * job.lanes, rest
+    cdef Py_ssize_t c0 = task // column_blocks // row_blocks * job.lanes
+    cdef Py_ssize_t h = r % height, d = r // height % depth
+    cdef Py_ssize_t c = r // height // depth % channels, n = r // height // depth // channels
     cdef Py_ssize_t lanes = ROW_LANES
     cdef int count = 0
     if job.kernel == CHANNELS:
         lanes = min(job.lanes, job.channels - c0)
     while r < r1:
-        rest = r // height
-        rows[count] = result_row(job, rest // depth // channels,
-                                 c0 + rest // depth % channels, rest % depth, r % height)
+        rows[count] = result_row(job, n, c0 + c, d, h)
         count += 1
         r += 1
+        h += 1
+        if h == height:
+            h = 0
+            d += 1
+            if d == depth:
+                d = 0
+                c += 1
+                if c == channels:
+                    c = 0
+                    n += 1
         if job.kernel == CHANNELS or count == ROW_LANES or r == r1:
             resample_rows(job, &space, rows, count, lanes, x0, x1)
             count = 0
