@@ -14,20 +14,20 @@ enum {
     SLACK = 4 * VECTOR_BYTES,
 };
 
-typedef uint16_t vec_u16 __attribute__((vector_size(VECTOR_BYTES / 2), aligned(2), may_alias));
-typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR_BYTES)));
-
+/* LANES_F32 contiguous elements of a type narrower than float64. */
 INLINE vec_f32 load_f32(int dtype, const char *p) {
     if (dtype == F32) return *(const vec_f32 *)p;
-    if (dtype == BF16)
-        return (vec_f32)(__builtin_convertvector(*(const vec_u16 *)p, vec_u32) << 16);
 #if defined(__AVX512F__)
-    return (vec_f32)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
-#elif defined(__F16C__)
-    return (vec_f32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+    __m256i half = _mm256_loadu_si256((const void *)p);
+    if (dtype == F16) return (vec_f32)_mm512_cvtph_ps(half);
+    return (vec_f32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+#elif defined(__AVX2__)
+    __m128i half = _mm_loadu_si128((const void *)p);
+    if (dtype == F16) return (vec_f32)_mm256_cvtph_ps(half);
+    return (vec_f32)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
 #else
     vec_f32 x;
-    load_row(F16, p, 2, LANES_F32, &x);
+    load_row(dtype, p, 2, LANES_F32, &x);
     return x;
 #endif
 }
