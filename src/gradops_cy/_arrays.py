@@ -159,7 +159,7 @@ def result_array(
         raise ValueError(f"{op}: out must be writeable, got a read-only array")
     if not out.flags.aligned:
         raise ValueError(f"{op}: out must be aligned, got an unaligned array")
-    if overlaps_itself(out):
+    if out.size and overlaps_itself(out):
         raise ValueError(
             f"{op}: out must have one place per element, got strides {out.strides} "
             f"for shape {out.shape}"
