@@ -328,8 +328,8 @@ cdef void move_planes(const Job *job, const Workspace *space, const Tensor *tens
     cdef int dtype = job.load_dtype if load else job.store_dtype, i
     cdef Py_ssize_t pitch = job.columns * job.size, run = extents[2], r, x, n, offset
     cdef Py_ssize_t runs = extents[0] * extents[1]
-    if (tensor.strides[3] == extents[2] * tensor.strides[4] or extents[1] == 1) and (
-            tensor.strides[2] == extents[1] * tensor.strides[3] or extents[0] == 1):
+    if (extents[1] == 1 or tensor.strides[3] == run * tensor.strides[4]) and (
+            extents[0] == 1 or tensor.strides[2] == extents[1] * run * tensor.strides[4]):
         run, runs = run * runs, 1
     for i in range(count):
         planes[i] = place(tensor, (first + i) // job.channels, (first + i) % job.channels, 0, 0)
