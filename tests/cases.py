@@ -64,8 +64,7 @@ class ConvCase:
             return tuple((y + p - e) // s + 1 if y + p >= e else 0 for y, e, s, p in axes)
         extra = self.extra or (0,) * len(self.dst)
         return tuple(
-            s * (y - 1) + e - p + min(x, s - 1)
-            for (y, e, s, p), x in zip(axes, extra, strict=True)
+            s * (y - 1) + e - p + min(x, s - 1) for (y, e, s, p), x in zip(axes, extra, strict=True)
         )
 
     @property
@@ -117,9 +116,7 @@ class ConvCase:
 
     def exact(self, dy, weights):
         """Return the exact result and the sum of magnitudes, channels in front."""
-        function = (
-            reference.conv_transpose_backward if self.transposed else reference.conv_backward
-        )
+        function = reference.conv_transpose_backward if self.transposed else reference.conv_backward
         keywords = {
             "strides": self.strides,
             "pads_begin": self.pads_begin,

@@ -82,7 +82,7 @@ def implementation_weights(page_weights, groups):
 
 
 def conv_forward(src, weights, y, *, strides, pads_begin, dilations, groups):
-    """Return the forward convolution, from the other side: for adjoint tests. Weights (O, I/g, *K)."""
+    """Return the forward convolution for weights (O, I/g, *K): for adjoint tests."""
     src, weights = np.asarray(src, np.float64), np.asarray(weights, np.float64)
     outputs, ig = weights.shape[:2]
     og = outputs // groups

@@ -90,9 +90,7 @@ def test_broadcast_inputs(call, axis, dtype):
     w = w.astype(DTYPES[dtype])
     view = np.broadcast_to(one, dy.shape)
     expected = function(view.copy(), w).astype(np.float64)
-    np.testing.assert_allclose(
-        function(view, w).astype(np.float64), expected, rtol=1e-2, atol=1e-5
-    )
+    np.testing.assert_allclose(function(view, w).astype(np.float64), expected, rtol=1e-2, atol=1e-5)
 
 
 def test_a_scalar_broadcast_to_everything(call):
@@ -233,9 +231,7 @@ def test_an_empty_batch(call, dtype):
 def test_offsets_beyond_32_bits():
     """A view whose elements lie more than 2**31 elements apart, in memory that is never touched."""
     storage = np.zeros(2**31 + 64, np.uint16)  # zero pages: the system gives them when written
-    dy = np.lib.stride_tricks.as_strided(
-        storage.view(np.float16), (2, 1, 1, 8), (2**32, 2, 2, 2)
-    )
+    dy = np.lib.stride_tricks.as_strided(storage.view(np.float16), (2, 1, 1, 8), (2**32, 2, 2, 2))
     dy[...] = np.arange(16).reshape(2, 1, 1, 8)
     w = np.eye(8, dtype=np.float16).reshape(1, 1, 8, 8)
     result = gradops_cy.convolution_backward_data(
@@ -249,9 +245,7 @@ def test_offsets_beyond_32_bits():
         lambda: gradops_cy.convolution_backward_data(
             result, w, strides=1, pads_begin=0, pads_end=0, dilations=1, out=out
         ),
-        lambda: gradops_cy.interpolate_backward(
-            result.shape, result, mode="bilinear", out=out
-        ),
+        lambda: gradops_cy.interpolate_backward(result.shape, result, mode="bilinear", out=out),
     ):
         out[...] = 0
         function()

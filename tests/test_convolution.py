@@ -375,9 +375,7 @@ def test_formats_are_spelled_in_any_way():
 @pytest.mark.parametrize(("groups", "inputs"), [(1, 20), (1, 3), (32, 1)])
 def test_infinite_weights_stay_inside(groups, inputs, value, data_format, dtype):
     """An infinite weight reaches the positions that it is a factor of, and no padding."""
-    case = layer(
-        f"{inputs}-{inputs}-6-3-1-1", groups=groups, data_format=data_format, dtype=dtype
-    )
+    case = layer(f"{inputs}-{inputs}-6-3-1-1", groups=groups, data_format=data_format, dtype=dtype)
     dy, weights = case.arrays()
     dy = np.abs(dy) + dy.dtype.type(0.5)
     finite = case.call(*case.formatted(dy, weights))

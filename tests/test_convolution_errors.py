@@ -1,4 +1,4 @@
-"""Every rule of the convolution operators that a call can break: what is raised, and out untouched."""
+"""Every rule of the convolution operators that a call can break, and that out is untouched."""
 
 import numpy as np
 import pytest

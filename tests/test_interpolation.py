@@ -197,7 +197,9 @@ def test_untouched_positions_are_zero():
 )
 @pytest.mark.parametrize("data_format", ["NXC", "NCX", "NHWC", "NCHW"])
 @pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True)])
-@pytest.mark.parametrize("scales", [(0.0, 0.0), (1.75, 0.0), (0.0, 0.40625), (3.0, 2.0), (-1.0, 0.25)])
+@pytest.mark.parametrize(
+    "scales", [(0.0, 0.0), (1.75, 0.0), (0.0, 0.40625), (3.0, 2.0), (-1.0, 0.25)]
+)
 def test_resize_bilinear_v2_grad(scales, flags, data_format, grads_dtype, image_dtype):
     rng = np.random.default_rng(1)
     fmt = "NXC" if data_format.endswith("C") else "NCX"

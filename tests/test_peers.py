@@ -148,9 +148,7 @@ def test_nearest_interpolation(src, dst, transform, data_format, dtype):
     dy = rng.standard_normal((2, 5, *dst)).astype(DTYPES[dtype])
 
     def peer(a):
-        return array_of(
-            function(tensor(a.astype(np.float64)), dst, (2, 5, *src), *[None] * rank)
-        )
+        return array_of(function(tensor(a.astype(np.float64)), dst, (2, 5, *src), *[None] * rank))
 
     own = reference.interpolate_backward(np.abs(dy.astype(np.float64)), src, "nearest", transform)
     magnitude = peer(np.abs(dy.astype(np.float64)))

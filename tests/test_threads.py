@@ -1,6 +1,7 @@
 """Results depend neither on threads nor on how a batch is cut; concurrent and forked callers."""
 
 import concurrent.futures
+import itertools
 import multiprocessing
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def test_batch_splits_do_not_change_a_bit(groups, inputs, data_format, dtype):
     for cuts in ([0, 1, 2, 3, 4, 5], [0, 2, 5], [0, 4, 5]):
         parts = [
             case.call(dy[a:b], weights, dst_shape=(b - a, *whole.shape[1:]))
-            for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+            for a, b in itertools.pairwise(cuts)
         ]
         assert np.concatenate(parts).tobytes() == whole.tobytes()
 

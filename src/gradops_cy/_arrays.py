@@ -42,8 +42,7 @@ def check_array(op: str, name: str, value: object) -> Array:
         raise TypeError(f"{op}: {name} must be a NumPy array, got {type(value).__name__}")
     if value.dtype.newbyteorder("=") not in DTYPE_CODES:
         raise TypeError(
-            f"{op}: {name} must have dtype float32, float16, bfloat16 or float64, "
-            f"got {value.dtype}"
+            f"{op}: {name} must have dtype float32, float16, bfloat16 or float64, got {value.dtype}"
         )
     return value
 
@@ -102,9 +101,11 @@ def canonical(array: Array, fmt: str) -> Array:
     if fmt == "NXC":
         array = array.transpose(0, -1, *range(1, array.ndim - 1))
     missing = 5 - array.ndim
-    return array.reshape(array.shape) if not missing else array[
-        (slice(None), slice(None), *(np.newaxis,) * missing)
-    ]
+    return (
+        array.reshape(array.shape)
+        if not missing
+        else array[(slice(None), slice(None), *(np.newaxis,) * missing)]
+    )
 
 
 def byte_view(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -130,7 +131,7 @@ def _share_memory(a: Array, b: Array) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return bool(np.shares_memory(a, b, max_work=100_000))
+        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

@@ -89,10 +89,11 @@ class Axis:
         starts = np.flatnonzero(np.diff(entries, prepend=entries[:1] - step - 1) != step)
         lengths = np.diff(starts, append=len(entries))
         runs = np.stack([starts, entries[starts], lengths, np.full_like(starts, step)], axis=1)
-        blocks = -(-(-(-self.result // self.out_step)) // self.block)
+        positions = -(-self.result // self.out_step)
+        blocks = -(-positions // self.block)
         head = [self.result, self.source, self.out_step, self.in_step, self.block, blocks]
         head += [len(entries), len(self.taps), len(runs)]
-        parts = [head, runs.ravel(), entries, self.offsets]
+        parts = [np.array(head), runs.ravel(), entries, self.offsets]
         if windowed:
             parts.append(self.index.ravel())
         return np.concatenate(parts).astype(np.intp)

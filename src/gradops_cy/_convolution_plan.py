@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from math import gcd, prod
 from typing import Any
 
@@ -156,8 +157,7 @@ class Plan:
         self.channel_splits = self.class_splits = 1
         self.flatten = False
         self.nv = self.rows_nv
-        depth, height, width = self.counts
-        self.block = [1, 1, min(width, BLOCK_WIDTH)]
+        self.block = [1, 1, min(self.counts[2], BLOCK_WIDTH)]
         if self.phased:
             self._choose_units()
         if self.kernel == COLUMNS:
@@ -197,7 +197,8 @@ class Plan:
             rows = _cut(self.problem.input_channels, self.tile_shapes[nv])
             tiles = -(-self.problem.input_channels // rows) * -(-vectors // nv)
             # Products or loads, whichever takes longer (a vector off its boundary loads twice).
-            return tiles * max(rows * nv / 2, (rows + 2 * nv) / 2, 4 * nv / 2 if rows == 1 else 4)
+            cycles = max(rows * nv / 2, (rows + 2 * nv) / 2, 2.0 * nv if rows == 1 else 4.0)
+            return float(tiles * cycles)
 
         self.nv = min(self.tile_shapes, key=lambda nv: (cost(nv), -nv))
 
@@ -222,7 +223,7 @@ class Plan:
         self.blocks = np.array(
             [
                 [a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction]
-                for a, b in zip(edges[:-1], edges[1:], strict=True)
+                for a, b in pairwise(edges)
             ],
             np.intp,
         )
@@ -337,7 +338,8 @@ class Plan:
     def _tap_tables(self) -> tuple[Array, Array]:
         """Return the residue classes with their ranges of taps, and every tap by axis."""
         axes = [self.axis(number, 1) for number in range(3)]
-        residues, taps = [], []
+        residues: list[tuple[int, ...]] = []
+        taps: list[tuple[int, ...]] = []
         for rd in range(axes[0].classes):
             for rh in range(axes[1].classes):
                 for rw in range(axes[2].classes):
@@ -372,9 +374,7 @@ class Plan:
                 len(self.blocks) * i // self.channel_splits for i in range(self.channel_splits + 1)
             ]
             widths = self.blocks[:, 2] * (AMX_COLUMNS if self.kernel == AMX else self.lanes)
-            return max(
-                int(widths[a:b].sum()) for a, b in zip(edges[:-1], edges[1:], strict=True)
-            )
+            return max(int(widths[a:b].sum()) for a, b in pairwise(edges))
         return self._result_positions()
 
     def _result_positions(self) -> int:
@@ -467,7 +467,7 @@ class Plan:
             rows = self.taps * self.problem.output_channels
         elif self.kernel == AMX:
             size = 2
-        return max(rows * self.group_panel * size, 64)
+        return max(int(rows * self.group_panel * size), 64)
 
     def pack(self, weights: Array) -> tuple[Array, bool]:
         """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
@@ -526,17 +526,17 @@ class Plan:
         tile = f"{self.tile_shapes[vectors]} x {vectors} vectors of {self.lanes}"
         if self.kernel == AMX:
             tile = f"{2 * AMX_ROWS} x {2 * AMX_COLUMNS} x {AMX_K}"
+        splits = f"{len(self.residues)} residue classes, {self.channel_splits} channel ranges"
+        scratch = f"{blocking['scratch_bytes']} bytes of scratch a thread"
         return "\n".join(
             [
                 f"problem   {self.problem}",
                 f"kernel    {KERNEL_NAMES[self.kernel]}, tier {_isa.TIER}, tiles of {tile}",
                 f"reads     {'a packed window' if self.windowed else 'diff_dst in place'}",
                 f"writes    {'diff_src in place' if self.direct else 'through scratch'}",
-                f"tasks     {self.tasks} of {'x'.join(map(str, self.block))} positions, "
-                f"{len(self.residues)} residue classes, {self.channel_splits} channel ranges",
+                f"tasks     {self.tasks} of {'x'.join(map(str, self.block))} positions, {splits}",
                 f"threads   {self.num_threads}",
-                f"memory    {self.packed_bytes} bytes of packed weights, "
-                f"{blocking['scratch_bytes']} bytes of scratch a thread",
+                f"memory    {self.packed_bytes} bytes of packed weights, {scratch}",
                 f"work      {self.problem.flop} flop",
             ]
         )
@@ -557,7 +557,7 @@ def execute(
     accumulate: bool,
     num_threads: int,
 ) -> None:
-    """Plan, pack and run: `diff_dst`, `diff_src` are (N, C, D, H, W), `weights` (g, O, I, D, H, W)."""
+    """Plan, pack and run, on (N, C, D, H, W) tensors and (g, O, I, D, H, W) weights."""
     layout = Layout(
         diff_dst_channels_last=_channels_last(diff_dst),
         diff_src_channels_last=_channels_last(diff_src),

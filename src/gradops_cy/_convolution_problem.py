@@ -84,8 +84,6 @@ class ConvProblem:
         ):
             used = values[3 - self.rank :]
             if any(value != default for value in used):
-                parts += [
-                    f"{letter}{a}{value - base}" for a, value in zip(axes, used, strict=True)
-                ]
+                parts += [f"{letter}{a}{value - base}" for a, value in zip(axes, used, strict=True)]
         kind = "deconv" if self.transposed else "conv"
         return f"{kind}:{_arrays.DTYPE_NAMES[self.dtype]}:" + "".join(parts)

@@ -42,7 +42,7 @@ def peak_gflops(dtype: str, num_threads: int) -> float:
 
 
 def copy_bandwidth(num_threads: int) -> float:
-    """Return the measured bandwidth of a copy larger than the caches, read plus written, in GB/s."""
+    """Return the measured bandwidth of a copy beyond the caches, read plus written, in GB/s."""
     module = _isa.kernels("convolution")
     storage = np.ones(2 * _COPY_BYTES + 64, np.uint8)
     offset = -storage.ctypes.data % 64

@@ -5,9 +5,10 @@ Every axis gets the table of its gather: source index x is touched by the destin
 weights ``weight[first[x]:first[x+1]]``. The kernels reduce depth and height while they load
 rows, then the width, in vectors whose lanes are
 
-- channels, where these lie innermost, or, where the width does,
-- 16 rows of the result, transposed in cache while they are reduced, or
-- 16 planes, transposed as a whole, where planes are small.
+- channels, where these lie innermost and are many (one, where there are but a few rows),
+- 16 rows of the result, with their channels where these lie innermost but are few, transposed in
+  cache while they are reduced, or
+- 16 planes, transposed as a whole, where planes are small and channels do not lie innermost.
 
 All three add in one order, so that they agree bit for bit.
 """
@@ -41,6 +42,9 @@ _BLOCK_ELEMENTS = 8192
 _MIN_CHANNELS = 64
 _MAX_CHANNELS = 512
 _RUNS_IN_BLOCK = 4
+# Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
+_FEW_CHANNELS = 8
+_FEW_ROWS = 4
 # Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
 # groups that keep threads busy.
 _PLANE_ELEMENTS = 1 << 17
@@ -49,7 +53,7 @@ _PLANE_GROUPS = 4
 _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
 # Plans are kept for problems of moderate extents only, so that the cache stays small.
-_CACHED_EXTENTS = 8192
+_CACHED_EXTENTS = 32768
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +129,15 @@ def axis_table(
     start = np.cumsum(np.bincount(high, minlength=src))
     start[1:], start[0] = start[:-1], 0
     count = stop - start
-    first = np.cumsum(count) - count
     weights = np.empty(int(count.sum()), dtype)
-    for sources in _chunks(src):
-        part = slice(sources.start, sources.stop)
-        owner = np.repeat(np.arange(sources.start, sources.stop), count[part])
-        place = first[sources.start] + np.arange(len(owner))
-        touched = place - (first - start)[owner]
-        rest = fraction[touched]
-        weights[place] = np.where(low[touched] == owner, 1.0 - rest, rest)
+    # The weight of (x, y) is at first[x] - start[x] + y.
+    shift = np.cumsum(count) - stop
+    for indices in _chunks(dst):
+        part = slice(indices.start, indices.stop)
+        index = np.arange(indices.start, indices.stop)
+        # Where the two are one place, the last to write is right.
+        weights[shift[high[part]] + index] = fraction[part]
+        weights[shift[low[part]] + index] = 1.0 - fraction[part]
     return AxisTable(start, count, weights)
 
 
@@ -227,11 +231,15 @@ def _build(problem: ResampleProblem) -> ResamplePlan:
 
     kernel = _kernel(problem)
     lanes = _kernels.ROW_LANES
-    if kernel == "channels":
+    if kernel == "channels" and problem.innermost == "width":
+        lanes = 1
+    elif kernel == "channels":
         limit = _BLOCK_ELEMENTS // (_RUNS_IN_BLOCK * longest[2]) // 16 * 16
         limit = max(_MIN_CHANNELS, min(_MAX_CHANNELS, limit))
         lanes = -(-problem.channels // -(-problem.channels // limit))
         lanes = min(problem.channels, -(-lanes // 16) * 16)
+    elif kernel == "rows" and problem.innermost == "channels":
+        lanes *= problem.channels
     columns = max(min(_kernels.MAX_RUN, longest[2]), _BLOCK_ELEMENTS // lanes)
     if kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
@@ -248,10 +256,12 @@ def _build(problem: ResampleProblem) -> ResamplePlan:
         row_elements = min(task_columns, problem.src[2]) * (1 + dst / src) * lanes
         task_rows = max(1, int(_TASK_ELEMENTS / row_elements))
         rows = problem.batch * problem.src[0] * problem.src[1]
-        if kernel == "rows":
-            task_rows, rows, blocks = task_rows * lanes, rows * problem.channels, 1
-        else:
+        blocks = 1
+        if kernel == "channels":
             blocks = -(-problem.channels // lanes)
+        else:
+            task_rows *= _kernels.ROW_LANES
+            rows *= problem.channels * _kernels.ROW_LANES // lanes
         tasks = blocks * -(-rows // task_rows) * -(-problem.src[2] // task_columns)
 
     products = longest[0] * longest[1]
@@ -277,14 +287,18 @@ def _build(problem: ResampleProblem) -> ResamplePlan:
 
 def _kernel(problem: ResampleProblem) -> str:
     """Choose what the lanes are; the result does not depend on it."""
+    rows = problem.batch * problem.src[0] * problem.src[1]
     if problem.innermost == "channels":
-        return "channels"
+        few = problem.channels < _FEW_CHANNELS and rows >= _FEW_ROWS
+        return "rows" if few else "channels"
     elements = _kernels.ROW_LANES * (math.prod(problem.src) + math.prod(problem.dst))
     groups = problem.batch * problem.channels / _kernels.ROW_LANES
-    return "planes" if elements <= _PLANE_ELEMENTS and groups >= _PLANE_GROUPS else "rows"
+    if elements <= _PLANE_ELEMENTS and groups >= _PLANE_GROUPS:
+        return "planes"
+    return "rows" if rows * problem.channels >= _FEW_ROWS else "channels"
 
 
-_cached = functools.lru_cache(maxsize=64)(_build)
+_cached = functools.lru_cache(maxsize=32)(_build)
 
 
 def plan(problem: ResampleProblem) -> ResamplePlan:

@@ -63,9 +63,7 @@ class _Call:
         self.auto_pad = (
             "none" if auto_pad is None else _attributes.choice(op, "auto_pad", auto_pad, _AUTO_PAD)
         )
-        self.auto_pad_rule = _attributes.choice(
-            op, "auto_pad_rule", auto_pad_rule, _AUTO_PAD_RULES
-        )
+        self.auto_pad_rule = _attributes.choice(op, "auto_pad_rule", auto_pad_rule, _AUTO_PAD_RULES)
         self.output_padding = self._read_output_padding(output_padding)
         self.groups = _attributes.integer(op, "groups", groups, minimum=1)
 
@@ -356,8 +354,8 @@ def _given_shape(call: _Call, dst_shape: object, channels: int) -> tuple[int, ..
     shape = _attributes.shape(op, "dst_shape", dst_shape)
     if len(shape) not in (call.rank, call.rank + 2):
         raise ValueError(
-            f"{op}: dst_shape must have {call.rank + 2} elements (or the {call.rank} spatial ones), "
-            f"got {len(shape)}"
+            f"{op}: dst_shape must have {call.rank + 2} elements (or the {call.rank} spatial "
+            f"ones), got {len(shape)}"
         )
     if len(shape) == call.rank + 2:
         parts = _arrays.extents(shape, call.format)

@@ -53,9 +53,10 @@ cdef struct Job:
     int load_dtype, store_dtype
     int kernel  # CHANNELS, ROWS or PLANES
     bint f64, accumulate
-    bint stores_directly  # without conversion or addition
+    bint stores_directly  # rows contiguous, without conversion or addition
     int size  # of an element of the type that computes
     Py_ssize_t batch, channels, lanes, columns, longest_product, longest_run
+    Py_ssize_t pixel  # channels of a position of a row that is a lane
     Py_ssize_t task_rows, task_columns
     Axis depth, height, width
     const char *weights  # those of all axes
@@ -162,41 +163,58 @@ cdef void sum_rows(const Job *job, const Row *row, const char *base, Py_ssize_t 
         r += count
 
 
-cdef void load_row_columns(const Job *job, const Workspace *space, const Row *row,
-                           Py_ssize_t y0, Py_ssize_t n, Py_ssize_t run, Py_ssize_t stride,
-                           char *dst) noexcept nogil:
-    # dst[0..n) = `row` reduced over depth and height from column y0 on, in pieces of `run`
-    # elements `stride` bytes apart, the pieces a column apart.
-    cdef Py_ssize_t products = row.depth_count * row.height_count, j
-    cdef const char *base = row.grads + y0 * job.grads.strides[4]
+cdef void load_positions(const Job *job, const Workspace *space, const Row *row, Py_ssize_t pixel,
+                         Py_ssize_t y0, Py_ssize_t y1, char *dst) noexcept nogil:
+    # dst[y - y0][c] = `row` reduced over depth and height, y0 <= y < y1 and c < pixel.
+    cdef Py_ssize_t products = row.depth_count * row.height_count
+    cdef Py_ssize_t step = job.grads.strides[4], stride = job.grads.strides[1], run = pixel, y
+    cdef const char *base = row.grads + y0 * step
     if products == 0:
-        memset(dst, 0, n * job.size)
+        memset(dst, 0, (y1 - y0) * pixel * job.size)
         return
-    for j in range(n // run):
-        sum_rows(job, row, base, stride, run, 0, products, dst, space.row_sums)
-        base += job.grads.strides[4]
-        dst += run * job.size
+    if pixel == 1:
+        stride = step
+    if stride * pixel == step:
+        sum_rows(job, row, base, stride, (y1 - y0) * pixel, 0, products, dst, space.row_sums)
+        return
+    for y in range(y0, y1):
+        sum_rows(job, row, base, stride, pixel, 0, products, dst, space.row_sums)
+        base += step
+        dst += pixel * job.size
+
+
+cdef void store_positions(const Job *job, const Row *row, Py_ssize_t pixel, Py_ssize_t x0,
+                          Py_ssize_t x1, const char *src) noexcept nogil:
+    # The result's row at x0 <= x < x1 and c < pixel = src[x - x0][c].
+    cdef Py_ssize_t step = job.result.strides[4], stride = job.result.strides[1], x
+    cdef char *dst = row.result + x0 * step
+    if pixel == 1:
+        stride = step
+    if stride * pixel == step:
+        store_row(job.store_dtype, src, 1, dst, stride, (x1 - x0) * pixel, job.accumulate)
+        return
+    for x in range(x0, x1):
+        store_row(job.store_dtype, src, 1, dst, stride, pixel, job.accumulate)
+        src += pixel * job.size
+        dst += step
 
 
 cdef void load_columns(const Job *job, const Workspace *space, const Row *rows, int count,
                        Py_ssize_t lanes, Py_ssize_t y0, Py_ssize_t y1) noexcept nogil:
     # space.loaded[y - y0][lane] = the rows reduced over depth and height, y0 <= y < y1.
-    cdef Py_ssize_t n = y1 - y0, stride
+    cdef Py_ssize_t pixel = job.pixel, pitch = job.columns * pixel, n = (y1 - y0) * pixel
+    cdef char *dst = space.rows
     cdef int i
     if job.kernel == CHANNELS:
-        stride = job.grads.strides[1]
-        if stride * lanes == job.grads.strides[4]:
-            load_row_columns(job, space, rows, y0, n * lanes, n * lanes, stride, space.loaded)
-        else:
-            load_row_columns(job, space, rows, y0, n * lanes, lanes, stride, space.loaded)
+        load_positions(job, space, rows, lanes, y0, y1, space.loaded)
         return
     for i in range(ROW_LANES):
         if i < count:
-            load_row_columns(job, space, &rows[i], y0, n, n, job.grads.strides[4],
-                             space.rows + i * job.columns * job.size)
+            load_positions(job, space, &rows[i], pixel, y0, y1, dst)
         else:
-            memset(space.rows + i * job.columns * job.size, 0, n * job.size)
-    transpose(job.size, space.rows, job.columns, space.loaded, ROW_LANES, NULL, ROW_LANES, n)
+            memset(dst, 0, n * job.size)
+        dst += pitch * job.size
+    transpose(job.size, space.rows, pitch, space.loaded, ROW_LANES, NULL, ROW_LANES, n)
 
 
 cdef void sum_run(const Job *job, const Workspace *space, const Row *rows, int count,
@@ -233,29 +251,23 @@ cdef Py_ssize_t block_end(const Job *job, Py_ssize_t x0, Py_ssize_t x1) noexcept
 cdef void store_columns(const Job *job, const Workspace *space, const Row *rows, int count,
                         Py_ssize_t lanes, Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
     # The result's columns x0 <= x < x1 = space.summed[x - x0][lane].
-    cdef Py_ssize_t n = x1 - x0, run = lanes, j
-    cdef Py_ssize_t step = job.result.strides[4]
-    cdef char *src = space.summed
-    cdef char *dst = rows.result + x0 * step
+    cdef Py_ssize_t pixel = job.pixel, pitch = job.columns * pixel, n = (x1 - x0) * pixel
     cdef Py_ssize_t places[ROW_LANES]
+    cdef char *src = space.rows
     cdef int i
     if job.kernel == CHANNELS:
-        if job.result.strides[1] * lanes == step:
-            run = n * lanes
-        for j in range(n * lanes // run):
-            store_row(job.store_dtype, src, 1, dst, job.result.strides[1], run, job.accumulate)
-            src += run * job.size
-            dst += step
+        store_positions(job, rows, lanes, x0, x1, space.summed)
         return
-    if job.stores_directly and step == job.size:
+    if job.stores_directly:
         for i in range(count):
             places[i] = (rows[i].result - rows.result) // job.size
-        transpose(job.size, src, ROW_LANES, dst, 0, places, n, count)
+        transpose(job.size, space.summed, ROW_LANES, rows.result + x0 * job.result.strides[4], 0,
+                  places, n, count)
         return
-    transpose(job.size, src, ROW_LANES, space.rows, job.columns, NULL, n, ROW_LANES)
+    transpose(job.size, space.summed, ROW_LANES, src, pitch, NULL, n, ROW_LANES)
     for i in range(count):
-        store_row(job.store_dtype, space.rows + i * job.columns * job.size, 1,
-                  rows[i].result + x0 * step, step, n, job.accumulate)
+        store_positions(job, &rows[i], pixel, x0, x1, src)
+        src += pitch * job.size
 
 
 cdef void resample_rows(const Job *job, const Workspace *space, const Row *rows, int count,
@@ -282,11 +294,11 @@ cdef void resample_rows(const Job *job, const Workspace *space, const Row *rows,
 
 cdef void run_task(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
     # Tasks run along columns first, then row blocks, then channel blocks. Rows count height
-    # fastest, then depth, then channels (if they are lanes: not at all), then the batch.
+    # fastest, then depth, then channels (unless a row holds these), then the batch.
     cdef Workspace space = carve(job, memory)
     cdef Row rows[ROW_LANES]
     cdef Py_ssize_t depth = job.depth.extent, height = job.height.extent
-    cdef Py_ssize_t channels = 1 if job.kernel == CHANNELS else job.channels
+    cdef Py_ssize_t channels = job.channels if job.kernel == ROWS and job.pixel == 1 else 1
     cdef Py_ssize_t all_rows = job.batch * channels * depth * height
     cdef Py_ssize_t column_blocks = (job.width.extent - 1) // job.task_columns + 1
     cdef Py_ssize_t row_blocks = (all_rows - 1) // job.task_rows + 1
@@ -297,7 +309,7 @@ cdef void run_task(const Job *job, Py_ssize_t task, char *memory) noexcept nogil
     cdef Py_ssize_t c0 = task // column_blocks // row_blocks * job.lanes
     cdef Py_ssize_t h = r % height, d = r // height % depth
     cdef Py_ssize_t c = r // height // depth % channels, n = r // height // depth // channels
-    cdef Py_ssize_t lanes = ROW_LANES
+    cdef Py_ssize_t lanes = job.lanes
     cdef int count = 0
     if job.kernel == CHANNELS:
         lanes = min(job.lanes, job.channels - c0)
@@ -421,7 +433,11 @@ def resample(const unsigned char[:, :, :, :, :, :] grads,
     job.load_dtype, job.store_dtype = load_dtype, store_dtype
     job.f64, job.size = load_dtype == F64, compute_size(load_dtype)
     job.accumulate, job.kernel = accumulate, kernel
-    job.stores_directly = not accumulate and store_dtype == (F64 if job.f64 else F32)
+    job.pixel = lanes // ROW_LANES
+    job.stores_directly = (
+        not accumulate and store_dtype == (F64 if job.f64 else F32)
+        and result.strides[4] == job.pixel * job.size
+        and (job.pixel == 1 or result.strides[1] == job.size))
     job.batch, job.channels = result.shape[0], result.shape[1]
     job.lanes, job.columns = lanes, columns
     job.longest_product, job.longest_run = longest_product, longest_run
