@@ -44,7 +44,7 @@ _MAX_CHANNELS = 512
 _RUNS_IN_BLOCK = 4
 # Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
 _FEW_CHANNELS = 8
-_FEW_ROWS = 4
+_FEW_ROWS = 3
 # Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
 # groups that keep threads busy.
 _PLANE_ELEMENTS = 1 << 17

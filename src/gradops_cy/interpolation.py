@@ -106,8 +106,10 @@ def interpolate_backward(
     Definition: the oneDNN Graph operation *InterpolateBackward*; asymmetric, pytorch_half_pixel,
     `coordinate_scales`, `accumulate` and float64 are extensions. Coordinates are exact (integer
     arithmetic, or float64 with `coordinate_scales`). Sums are float32 (float64 for float64),
-    rounded once. Nothing of a tensor's size is copied, except arrays of foreign byte order or
-    alignment.
+    rounded once, and weights of zero take no part, so that NaN and Inf reach no more elements
+    than those that read them. Subnormal numbers are computed as such; data made of them is about
+    ten times slower (float16 excepted). Nothing of a tensor's size is copied, except arrays of
+    foreign byte order or alignment.
 
     Examples
     --------
