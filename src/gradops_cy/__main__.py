@@ -74,8 +74,9 @@ def _load_inputs(path: str | None, graph: _graph.Graph) -> dict[str, Array]:
     if path is None:
         return {}
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        with zipfile.ZipFile(path):  # np.load would take a lone .npy for its one array
+            archive = np.load(path, allow_pickle=False)
+        arrays = {name: archive[name] for name in archive.files}
     except OSError as error:
         raise GraphError(f"{path}: {error.strerror or error}") from None
     except (ValueError, zipfile.BadZipFile, AttributeError, EOFError):
@@ -122,7 +123,7 @@ def _execute(arguments: argparse.Namespace) -> int:
         raise GraphError("--output must go with a single alternative of rewrites")
     wrong = False
     for shapes, attributes in rewrites:
-        variant = _graph.rewrite_attributes(_graph.rewrite_shapes(graph, shapes), attributes)
+        variant = _graph.rewrite_shapes(_graph.rewrite_attributes(graph, attributes), shapes)
         runner = _run.Runner(
             variant,
             _load_inputs(arguments.inputs, variant),

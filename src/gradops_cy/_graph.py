@@ -235,6 +235,14 @@ def _tag_strides(tag: str, shape: tuple[int, ...], where: str) -> tuple[int, ...
     return tuple(strides)
 
 
+def _without_results(graph: Graph) -> dict[int, LogicalTensor]:
+    """Return the tensors, the shapes of what the operators write forgotten."""
+    return {
+        number: replace(tensor, shape=None, strides=None) if number in graph.produced else tensor
+        for number, tensor in graph.tensors.items()
+    }
+
+
 def rewrite_shapes(graph: Graph, rewrite: str) -> Graph:
     """Return the graph with tensors as one ``--in-shapes`` alternative says.
 
@@ -243,9 +251,7 @@ def rewrite_shapes(graph: Graph, rewrite: str) -> Graph:
     """
     if not rewrite:
         return graph
-    tensors = dict(graph.tensors)
-    for written in graph.produced:
-        tensors[written] = replace(tensors[written], shape=None, strides=None)
+    tensors = _without_results(graph)
     for entry in rewrite.split("+"):
         where = f"--in-shapes {entry!r}"
         number, colon, value = entry.partition(":")
@@ -286,7 +292,7 @@ def rewrite_attributes(graph: Graph, rewrite: str) -> Graph:
     """Return the graph with attributes as one ``--op-attrs`` alternative says.
 
     ``OP_ID:NAME:VALUE``, further ``*NAME:VALUE`` of the same operator, operators joined with
-    ``+``; the value ``undef`` removes an attribute.
+    ``+``; the value ``undef`` removes an attribute. Shapes of results are inferred anew.
     """
     if not rewrite:
         return graph
@@ -316,4 +322,4 @@ def rewrite_attributes(graph: Graph, rewrite: str) -> Graph:
                 attributes[name] = _numbers(value, where)[0]
             else:
                 attributes[name] = value
-    return Graph([ops[op.id] for op in graph.ops], graph.tensors)
+    return Graph([ops[op.id] for op in graph.ops], _without_results(graph))
