@@ -195,10 +195,10 @@ def convolution_backward_data(
 
     Parameters
     ----------
-    diff_dst : ndarray of shape (N, *y, O) or (N, O, *y)
+    diff_dst : ndarray of shape (N, y..., O) or (N, O, y...)
         Gradient of the convolution's output, of 1 to 3 spatial axes; float32, float16,
         bfloat16 (``ml_dtypes``) or float64. Any strides.
-    weights : ndarray of shape (*K, I/g, O) or (O, I/g, *K)
+    weights : ndarray of shape (K..., I/g, O) or (O, I/g, K...)
         The convolution's weights, in `weights_format`, of diff_dst's dtype.
     dst_shape : sequence of int or 1-D integer array, optional
         Shape of the result (this operator's output): all axes in the order of `data_format`, or
@@ -232,7 +232,7 @@ def convolution_backward_data(
 
     Returns
     -------
-    ndarray of shape (N, *x, I) or (N, I, *x)
+    ndarray of shape (N, x..., I) or (N, I, x...)
         diff_src, of diff_dst's dtype; `out` where given.
 
     Raises
@@ -415,12 +415,12 @@ def conv_transpose_backward_data(
 
     Parameters
     ----------
-    diff_dst : ndarray of shape (N, *y, O) or (N, O, *y)
+    diff_dst : ndarray of shape (N, y..., O) or (N, O, y...)
         Gradient of the transposed convolution's output, of 1 to 3 spatial axes; float32,
         float16, bfloat16 (``ml_dtypes``) or float64. Any strides.
-    weights : ndarray of shape (*K, O/g, I) or (I, O/g, *K)
+    weights : ndarray of shape (K..., O/g, I) or (I, O/g, K...)
         The weights, in `weights_format`, of diff_dst's dtype. With groups the arrangement of the
-        operator's page, (*K, O, I/g) or (I/g, O, *K), is taken as well: the extent of the O axis
+        operator's page, (K..., O, I/g) or (I/g, O, K...), is taken as well: the extent of the O axis
         tells them apart.
     strides, dilations : int or sequence of int
         At least 1, one for all spatial axes or one for each.
@@ -448,7 +448,7 @@ def conv_transpose_backward_data(
 
     Returns
     -------
-    ndarray of shape (N, *x, I) or (N, I, *x)
+    ndarray of shape (N, x..., I) or (N, I, x...)
         diff_src, of diff_dst's dtype, with
         ``x = floor((y + PB + PE - output_padding - ((K-1)·D + 1)) / S) + 1``; `out` where given.
 
@@ -464,7 +464,7 @@ def conv_transpose_backward_data(
     -----
     Halves accumulate in float32 and round once, to nearest even. Results are bitwise identical
     for every number of threads and every split of the batch. Source: the oneDNN Graph page
-    *ConvTransposeBackwardData*; the arrangement (I, O/g, *K) is the one that oneDNN's code,
+    *ConvTransposeBackwardData*; the arrangement (I, O/g, K...) is the one that oneDNN's code,
     ONNX and PyTorch store.
 
     Examples
