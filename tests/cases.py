@@ -1,17 +1,20 @@
 """Convolution cases as values: what to call, and what the references make of it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
+from hypothesis import assume
+from hypothesis import strategies as st
 
 import gradops_cy
 from tests import reference
 from tests.tolerances import DTYPES, assert_close
+from tests.views import VIEWS, WRITEABLE
 
 
 @dataclass(frozen=True)
 class ConvCase:
-    """One call of a convolution operator; extents are per group and per spatial axis."""
+    """One call of a convolution operator; channels are per group, extents per spatial axis."""
 
     transposed: bool
     dtype: str
@@ -28,27 +31,25 @@ class ConvCase:
     pads_begin: tuple[int, ...]
     pads_end: tuple[int, ...]
     extra: tuple[int, ...] = ()  # rows of the result that the formula leaves over, per axis
+    page: bool = False  # grouped transposed weights as the operator's page has them
     seed: int = 0
-    keywords: dict = field(default_factory=dict, compare=False)
 
     def __str__(self):
         name = "deconv" if self.transposed else "conv"
-        lists = "k{}s{}d{}p{}p{}".format(
-            *(
-                "x".join(map(str, values))
-                for values in (
-                    self.kernel,
-                    self.strides,
-                    self.dilations,
-                    self.pads_begin,
-                    self.pads_end,
-                )
+        lists = "".join(
+            letter + "x".join(map(str, values))
+            for letter, values in (
+                ("y", self.dst),
+                ("k", self.kernel),
+                ("s", self.strides),
+                ("d", self.dilations),
+                ("p", self.pads_begin),
+                ("p", self.pads_end),
             )
         )
-        dst = "x".join(map(str, self.dst))
         return (
             f"{name}-{self.dtype}-{self.data_format}-{self.weights_format}-mb{self.batch}"
-            f"g{self.groups}i{self.inputs}o{self.outputs}y{dst}{lists}"
+            f"g{self.groups}i{self.inputs}o{self.outputs}{lists}"
         )
 
     @property
@@ -71,6 +72,24 @@ class ConvCase:
     def possible(self):
         return min(self.src) >= 1
 
+    @property
+    def shape(self):
+        """The result's shape in the case's format."""
+        channels = self.inputs * self.groups
+        if self.data_format == "NXC":
+            return (self.batch, *self.src, channels)
+        return (self.batch, channels, *self.src)
+
+    @property
+    def geometry(self):
+        """What the references need besides arrays and extents."""
+        return {
+            "strides": self.strides,
+            "pads_begin": self.pads_begin,
+            "dilations": self.dilations,
+            "groups": self.groups,
+        }
+
     def arrays(self):
         """Return random diff_dst and weights with channels in front: (N, O, *y), OIX or IOX."""
         rng = np.random.default_rng(self.seed)
@@ -81,17 +100,22 @@ class ConvCase:
         dy = rng.standard_normal((self.batch, self.outputs * self.groups, *self.dst)).astype(dtype)
         return dy, rng.standard_normal((first, second, *self.kernel)).astype(dtype)
 
+    def formatted(self, dy, weights):
+        """Return arrays of :meth:`arrays` as contiguous arrays in the case's formats."""
+        dy = np.ascontiguousarray(reference.from_ncx(dy, self.data_format))
+        if self.page and self.transposed:
+            weights = reference.page_weights(weights, self.groups)
+        if self.weights_format[0] == "X":
+            weights = np.ascontiguousarray(np.moveaxis(weights, (0, 1), (-1, -2)))
+        return dy, weights
+
     def call(self, dy, weights, **keywords):
         """Call the operator on arrays in the case's own formats."""
         keywords = {
-            "strides": self.strides,
-            "dilations": self.dilations,
-            "pads_begin": self.pads_begin,
+            **self.geometry,
             "pads_end": self.pads_end,
-            "groups": self.groups,
             "data_format": self.data_format,
             "weights_format": self.weights_format,
-            **self.keywords,
             **keywords,
         }
         if self.transposed:
@@ -99,60 +123,57 @@ class ConvCase:
         keywords.setdefault("dst_shape", self.shape)
         return gradops_cy.convolution_backward_data(dy, weights, **keywords)
 
-    @property
-    def shape(self):
-        """The result's shape in the case's format."""
-        channels = self.inputs * self.groups
-        if self.data_format == "NXC":
-            return (self.batch, *self.src, channels)
-        return (self.batch, channels, *self.src)
-
-    def formatted(self, dy, weights):
-        """Return arrays of :meth:`arrays` as contiguous arrays in the case's formats."""
-        dy = np.ascontiguousarray(reference.from_ncx(dy, self.data_format))
-        if self.weights_format[0] == "X":
-            weights = np.ascontiguousarray(np.moveaxis(weights, (0, 1), (-1, -2)))
-        return dy, weights
+    def ncx(self, result):
+        """Move a result's channels to the front."""
+        return reference.to_ncx(result, self.data_format)
 
     def exact(self, dy, weights):
         """Return the exact result and the sum of magnitudes, channels in front."""
-        function = reference.conv_transpose_backward if self.transposed else reference.conv_backward
-        keywords = {
-            "strides": self.strides,
-            "pads_begin": self.pads_begin,
-            "dilations": self.dilations,
-            "groups": self.groups,
-        }
         dy, weights = dy.astype(np.float64), weights.astype(np.float64)
+        function = reference.conv_transpose_backward if self.transposed else reference.conv_backward
         return (
-            function(dy, weights, self.src, **keywords),
-            function(np.abs(dy), np.abs(weights), self.src, **keywords),
+            function(dy, weights, self.src, **self.geometry),
+            function(np.abs(dy), np.abs(weights), self.src, **self.geometry),
         )
 
-    def check(self, **keywords):
-        """Compute and compare."""
+    def exact_by_taps(self, dy, weights):
+        """Return the same as :meth:`exact`, for large cases."""
+        dy, weights = dy.astype(np.float64), weights.astype(np.float64)
+        keywords = {**self.geometry, "transposed": self.transposed}
+        return (
+            reference.by_taps(dy, weights, self.src, **keywords),
+            reference.by_taps(np.abs(dy), np.abs(weights), self.src, **keywords),
+        )
+
+    def check(self, *, view="contiguous", out_view=None, accumulate=False, large=False, **keywords):
+        """Compute from views, into a view where `out_view` names one, and compare."""
         dy, weights = self.arrays()
-        result = self.call(*self.formatted(dy, weights), **keywords)
+        exact, magnitude = (self.exact_by_taps if large else self.exact)(dy, weights)
+        arrays = [VIEWS[view](array) for array in self.formatted(dy, weights)]
+        if out_view is not None:
+            rng = np.random.default_rng(self.seed + 1)
+            before = rng.standard_normal(self.shape).astype(dy.dtype)
+            out = WRITEABLE[out_view](before.copy())
+            keywords.update(out=out, accumulate=accumulate)
+            if accumulate:
+                exact = exact + self.ncx(before).astype(np.float64)
+                magnitude = magnitude + np.abs(self.ncx(before).astype(np.float64))
+        result = self.call(*arrays, **keywords)
+        assert out_view is None or result is out
         assert result.dtype == DTYPES[self.dtype]
         assert result.shape == self.shape
-        assert_close(reference.to_ncx(result, self.data_format), *self.exact(dy, weights))
+        assert_close(self.ncx(result), exact, magnitude)
 
 
-def conv_case(seed, *, dtype=None):
-    """Draw a case from the whole attribute space, the same for the same seed."""
-    rng = np.random.default_rng(seed)
-
-    def pick(*values):
-        return values[rng.integers(len(values))]
-
-    rank = pick(1, 2, 2, 3)
-    transposed = bool(rng.integers(2))
+def _draw(pick, dtype):
+    """Draw a case from the whole attribute space; `pick` chooses one of its arguments."""
+    rank = pick(2, 1, 3)
+    transposed = pick(False, True)
     limit = {1: 40, 2: 9, 3: 4}[rank]
     groups = pick(1, 1, 1, 2, 3, 4, 16, 17)
-    widths = (1, 2, 3, 4) if groups > 3 else (1, 3, 4, 7, 8, 15, 16, 17, 31, 33)
+    widths = (1, 2, 3, 4) if groups > 3 else (1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 48, 64, 65)
     kernel = tuple(pick(1, 2, 3, 3, 4, 5) if rank < 3 else pick(1, 2, 3) for _ in range(rank))
-    dilations = tuple(pick(1, 1, 2, 3) for _ in kernel)
-    case = ConvCase(
+    return ConvCase(
         transposed=transposed,
         dtype=dtype or pick(*DTYPES),
         data_format=pick("NXC", "NCX"),
@@ -161,13 +182,110 @@ def conv_case(seed, *, dtype=None):
         groups=groups,
         inputs=pick(*widths),
         outputs=pick(*widths),
-        dst=tuple(int(rng.integers(1, limit + 1)) for _ in kernel),
+        dst=tuple(pick(*range(1, limit + 1)) for _ in kernel),
         kernel=kernel,
         strides=tuple(pick(1, 1, 2, 3, 4) for _ in kernel),
-        dilations=dilations,
+        dilations=tuple(pick(1, 1, 2, 3) for _ in kernel),
         pads_begin=tuple(pick(0, 0, 1, 2, k, k + 2) for k in kernel),
-        pads_end=tuple(pick(0, 0, 1, 2, k) for k in kernel),
-        extra=tuple(pick(0, 0, 1, 2) for _ in kernel),
-        seed=seed,
+        pads_end=tuple(pick(0, 0, 1, 2, k, k + 3) for k in kernel),
+        extra=tuple(pick(0, 0, 1, 2, 3) for _ in kernel),
+        page=pick(False, True),
     )
-    return case if case.possible else conv_case(seed + 1_000_003, dtype=dtype)
+
+
+def conv_case(seed, *, dtype=None):
+    """Return a possible case, the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    while True:
+        case = _draw(lambda *values: values[rng.integers(len(values))], dtype)
+        if case.possible:
+            return replace(case, seed=seed)
+
+
+@st.composite
+def conv_cases(draw, dtype=None):
+    """Draw a possible case with hypothesis, which shrinks towards the first of the choices."""
+    case = _draw(lambda *values: draw(st.sampled_from(values)), dtype)
+    assume(case.possible)
+    return case
+
+
+def layer(name, **changes):
+    """Return a 2-D case named like a layer: `name` is i-o-y-k-s-p of square extents."""
+    i, o, y, k, s, p = (int(part) for part in name.split("-"))
+    transposed = changes.get("transposed", False)
+    values = {
+        "transposed": transposed,
+        "dtype": "f32",
+        "data_format": "NXC",
+        "weights_format": "XOI" if transposed else "XIO",
+        "batch": 1,
+        "groups": 1,
+        "inputs": i,
+        "outputs": o,
+        "dst": (y, y),
+        "kernel": (k, k),
+        "strides": (s, s),
+        "dilations": (1, 1),
+        "pads_begin": (p, p),
+        "pads_end": (p, p),
+    }
+    return ConvCase(**{**values, **changes})
+
+
+def sequence(i, o, y, *, kernel, stride=1, dilation=1, begin=0, end=0):
+    """Return a 1-D case."""
+    return layer(
+        f"{i}-{o}-1-1-1-0",
+        dst=(y,),
+        kernel=(kernel,),
+        strides=(stride,),
+        dilations=(dilation,),
+        pads_begin=(begin,),
+        pads_end=(end,),
+    )
+
+
+def volume(i, o, dst, *, transposed=False, kernel=3, stride=1, pad=1):
+    """Return a 3-D case of a cubic kernel."""
+    return layer(
+        f"{i}-{o}-1-1-1-0",
+        transposed=transposed,
+        dst=dst,
+        kernel=(kernel,) * 3,
+        strides=(stride,) * 3,
+        dilations=(1,) * 3,
+        pads_begin=(pad,) * 3,
+        pads_end=(pad,) * 3,
+    )
+
+
+# Layers of real networks at or near their real extents. For transposed ones y is the large side.
+LAYERS = {
+    "resnet 3x3": layer("64-64-56-3-1-1", batch=2),
+    "resnet 1x1 from 2048": layer("2048-512-7-1-1-0"),
+    "resnet 3x3 of 7x7": layer("256-300-7-3-1-1"),
+    "resnet stride 2": layer("128-128-14-3-2-1", extra=(1, 1)),
+    "resnet first layer": layer("3-64-56-7-2-3", extra=(1, 1)),
+    "projection of odd extents": layer("64-96-32-1-2-0"),
+    "depthwise": layer("1-1-28-3-1-1", groups=144),
+    "depthwise stride 2": layer("1-1-28-3-2-1", groups=144, extra=(1, 1)),
+    "depthwise 7x7": layer("1-1-28-7-1-3", groups=96),
+    "depthwise with multiplier": layer("1-3-20-3-1-1", groups=40),
+    "resnext": layer("4-4-28-3-1-1", groups=32),
+    "grouped and dilated": layer(
+        "12-20-21-3-1-2", groups=4, dilations=(2, 2), pads_begin=(2, 2), pads_end=(2, 2)
+    ),
+    "dilated": layer("96-80-33-3-1-6", dilations=(6, 6)),
+    "patches": layer("3-192-7-16-16-0"),
+    "wavenet": sequence(48, 40, 3000, kernel=2, dilation=512, begin=512),
+    "speech": sequence(80, 100, 500, kernel=5, stride=2, begin=2, end=2),
+    "unet 3-D": volume(24, 20, (9, 20, 17)),
+    "unet 3-D up": volume(33, 24, (10, 16, 12), transposed=True, kernel=2, stride=2, pad=0),
+    "dcgan 4x4": layer("128-64-32-4-2-1", transposed=True),
+    "dcgan image": layer("64-3-64-4-2-1", transposed=True),
+    "unet up": layer("128-64-56-2-2-0", transposed=True),
+    "deconv 3x3 groups": layer("8-12-20-3-1-1", transposed=True, groups=8),
+    "deconv depthwise": layer("1-1-30-4-2-1", transposed=True, groups=48),
+    "deconv dilated": layer("30-50-33-3-1-2", transposed=True, dilations=(2, 2)),
+}

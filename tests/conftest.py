@@ -1,15 +1,28 @@
-"""Hypothesis profiles, and a word on what was left out."""
+"""Hypothesis profiles, slow tests, and a word on what was left out."""
 
 import importlib.util
 import os
 
+import pytest
 from hypothesis import settings
 
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.register_profile("default", deadline=None, max_examples=400)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 PEERS = "test_peers.py"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--slow"):
+        skip = pytest.mark.skip(reason="slow: run with --slow")
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(skip)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -74,11 +74,14 @@ def conv_transpose_backward(dy, weights, x, *, strides, pads_begin, dilations, g
 
 def implementation_weights(page_weights, groups):
     """Rearrange transposed weights (I/g, O, *K) of the operator's page to (I, O/g, *K)."""
-    ig, outputs = page_weights.shape[:2]
-    og = outputs // groups
-    return np.concatenate(
-        [page_weights[:, q * og : (q + 1) * og] for q in range(groups)], axis=0
-    ).reshape(ig * groups, og, *page_weights.shape[2:])
+    og = page_weights.shape[1] // groups
+    return np.concatenate([page_weights[:, q * og : (q + 1) * og] for q in range(groups)], axis=0)
+
+
+def page_weights(weights, groups):
+    """Rearrange transposed weights (I, O/g, *K) to the (I/g, O, *K) of the operator's page."""
+    ig = weights.shape[0] // groups
+    return np.concatenate([weights[q * ig : (q + 1) * ig] for q in range(groups)], axis=1)
 
 
 def conv_forward(src, weights, y, *, strides, pads_begin, dilations, groups):
@@ -100,6 +103,57 @@ def conv_forward(src, weights, y, *, strides, pads_begin, dilations, groups):
                         total += src[(n, o // og * ig + i, *x)] * weights[(o, i, *k)]
             result[(n, o, *at)] = total
     return result
+
+
+def by_taps(dy, weights, x, *, strides, pads_begin, dilations, groups, transposed):
+    """Return what the two functions above do, one matrix product a tap: for large cases.
+
+    The taps of a window lie at ``position·S + k·D`` in the padded large tensor, which is the
+    result of a convolution and the gradient of a transposed one.
+    """
+    dy, weights = np.asarray(dy, np.float64), np.asarray(weights, np.float64)
+    batch, outputs = dy.shape[:2]
+    small, large = (x, dy.shape[2:]) if transposed else (dy.shape[2:], x)
+    kernel = weights.shape[2:]
+    padded = tuple(
+        max(p + n, s * (m - 1) + (k - 1) * d + 1)
+        for p, n, s, m, k, d in zip(
+            pads_begin, large, strides, small, kernel, dilations, strict=True
+        )
+    )
+    inside = tuple(slice(p, p + n) for p, n in zip(pads_begin, large, strict=True))
+    # (g, O/g, I/g, *K), and the tensor that is read as (N, *positions, g, 1, O/g).
+    if transposed:
+        inputs = weights.shape[0]
+        panels = weights.reshape(groups, inputs // groups, -1, *kernel).swapaxes(1, 2)
+        source = np.zeros((batch, *padded, outputs))
+        source[:, *inside] = np.moveaxis(dy, 1, -1)
+        result = np.zeros((batch, *x, inputs))
+    else:
+        inputs = weights.shape[1] * groups
+        panels = weights.reshape(groups, outputs // groups, -1, *kernel)
+        source = np.moveaxis(dy, 1, -1)
+        result = np.zeros((batch, *padded, inputs))
+    for k in np.ndindex(*kernel):
+        window = tuple(
+            slice(i * d, i * d + s * (m - 1) + 1, s)
+            for i, d, s, m in zip(k, dilations, strides, small, strict=True)
+        )
+        read = source[:, *window] if transposed else source
+        read = read.reshape(*read.shape[:-1], groups, 1, outputs // groups)
+        product = (read @ panels[(..., *k)]).reshape(*read.shape[:-3], inputs)
+        if transposed:
+            result += product
+        else:
+            result[:, *window] += product
+    return np.moveaxis(result if transposed else result[:, *inside], -1, 1)
+
+
+def same_total(y, x, *, stride, span, output_padding=0, transposed=False):
+    """Return the padding cells of ``same_*``; `x` is not used for transposed convolutions."""
+    if transposed:
+        return max(0, span - (y % stride or stride))
+    return max(0, stride * (y - 1) + span - x + output_padding)
 
 
 def same_pads(total, auto_pad, rule):

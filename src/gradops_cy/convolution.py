@@ -420,8 +420,8 @@ def conv_transpose_backward_data(
         float16, bfloat16 (``ml_dtypes``) or float64. Any strides.
     weights : ndarray of shape (K..., O/g, I) or (I, O/g, K...)
         The weights, in `weights_format`, of diff_dst's dtype. With groups the arrangement of the
-        operator's page, (K..., O, I/g) or (I/g, O, K...), is taken as well: the extent of the O axis
-        tells them apart.
+        operator's page, (K..., O, I/g) or (I/g, O, K...), is taken as well: the extent of the O
+        axis tells them apart.
     strides, dilations : int or sequence of int
         At least 1, one for all spatial axes or one for each.
     pads_begin, pads_end : int or sequence of int
