@@ -85,6 +85,7 @@ def _plot(rows: list[Row], path: Path) -> None:
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import FuncFormatter
 
     threads = min(row.threads for row in rows)
     rows = [row for row in rows if row.threads == threads and row.speedup() is not None]
@@ -110,7 +111,9 @@ def _plot(rows: list[Row], path: Path) -> None:
         colours = ["tab:green" if value >= 1 else "tab:red" for value in values]
         # Bars grow from 1x, to the left where the peer is faster.
         ax.barh(range(len(names)), [v - 1 for v in values], left=1, color=colours, height=0.7)
-        ax.set_xscale("log")
+        ax.set_xscale("log", base=2)
+        ax.set_xlim(0.2, 40)
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         ax.axvline(1, color="black", linewidth=0.8)
         ax.set_title(f"{dtype} {layout}")
         ax.set_xlabel("times as fast")
