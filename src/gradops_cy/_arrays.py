@@ -149,7 +149,12 @@ def result_array(
     if out is None:
         if accumulate:
             raise ValueError(f"{op}: accumulate=True must come with out=, got out=None")
-        return np.empty(shape, dtype)
+        try:
+            return np.empty(shape, dtype)
+        except ValueError:  # more bytes than an index can count
+            raise ValueError(
+                f"{op}: the result must fit into the address space, got shape {shape}"
+            ) from None
     if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
         raise TypeError(f"{op}: out must be a NumPy array or None, got {type(out).__name__}")
     if out.dtype != dtype:

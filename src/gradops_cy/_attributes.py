@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,8 +18,17 @@ ATTRIBUTE_MAX = 2**40
 
 def found(value: object) -> str:
     """Describe a value in at most a line."""
-    text = f"{type(value).__name__} {value!r}" if not isinstance(value, str) else repr(value)
+    if isinstance(value, int) and abs(value) > INT64_MAX:
+        return "an integer beyond 64 bits"
+    text = " ".join(repr(value).split())
+    if not isinstance(value, str):
+        text = f"{type(value).__name__} {text}"
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+def shown(value: int) -> str:
+    """Return an integer's digits where they are few."""
+    return str(value) if abs(value) <= INT64_MAX else found(value)
 
 
 def _integer(value: object) -> int | None:
@@ -37,7 +46,7 @@ def integer(op: str, name: str, value: object, *, minimum: int) -> int:
     if result is None:
         raise TypeError(f"{op}: {name} must be an integer, got {found(value)}")
     if not minimum <= result <= ATTRIBUTE_MAX:
-        raise ValueError(f"{op}: {name} must be in [{minimum}, 2**40], got {result}")
+        raise ValueError(f"{op}: {name} must be in [{minimum}, 2**40], got {shown(result)}")
     return result
 
 
@@ -49,7 +58,7 @@ def items(op: str, name: str, value: object, what: str) -> list[object]:
                 f"{op}: {name} must be one-dimensional, got an array of shape {value.shape}"
             )
         return list(value)
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise TypeError(f"{op}: {name} must be {what}, got {found(value)}")
     return list(value)
 

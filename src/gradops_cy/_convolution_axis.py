@@ -35,11 +35,6 @@ class Axis:
         """Residue classes that have a position."""
         return min(self.out_step, self.result)
 
-    def class_taps(self, residue: int) -> range:
-        """Return the taps of a class as a range of positions in `taps`."""
-        begin, end = np.searchsorted(self.residues, [residue, residue + 1])
-        return range(int(begin), int(end))
-
     @cached_property
     def entries(self) -> Ints:
         """Source offsets that a block reads, each once.

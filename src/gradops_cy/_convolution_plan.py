@@ -29,6 +29,8 @@ WORKSPACE = 1 << 20
 BLOCK_POSITIONS = 512
 # A row longer than this is cut anyway.
 BLOCK_WIDTH = 2048
+# More residue classes than this are not all walked through.
+MOST_CLASSES = 64
 # Below this a task is not worth its own window.
 TASK_FLOP = 1 << 21
 # Below this a second thread costs more than it brings.
@@ -337,24 +339,41 @@ class Plan:
     @cached_property
     def _tap_tables(self) -> tuple[Array, Array]:
         """Return the residue classes with their ranges of taps, and every tap by axis."""
-        axes = [self.axis(number, 1) for number in range(3)]
-        residues: list[tuple[int, ...]] = []
-        taps: list[tuple[int, ...]] = []
-        for rd in range(axes[0].classes):
-            for rh in range(axes[1].classes):
-                for rw in range(axes[2].classes):
-                    begin = len(taps)
-                    taps += [
-                        (d, h, w)
-                        for d in axes[0].class_taps(rd)
-                        for h in axes[1].class_taps(rh)
-                        for w in axes[2].class_taps(rw)
-                    ]
-                    residues.append((rd, rh, rw, begin, len(taps)))
-        return (
-            np.array(residues, np.intp).reshape(-1, 5),
-            np.array(taps, np.intp).reshape(-1, 3),
-        )
+        # On each axis: residue, first tap, number of taps. Classes come in C order.
+        axes = [self._axis_classes(number) for number in range(3)]
+        grid = np.indices([len(axis) for axis in axes]).reshape(3, -1)
+        classes = np.stack([axis[index] for axis, index in zip(axes, grid, strict=True)])
+        sizes = classes[:, :, 2].prod(axis=0)
+        ends = np.cumsum(sizes)
+        residues = np.column_stack([*classes[:, :, 0], ends - sizes, ends])
+        # The l-th tap of a class, taken apart over its axes, the last one fastest.
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        local = np.arange(len(owner)) - (ends - sizes)[owner]
+        taps = np.empty((len(owner), 3), np.intp)
+        for axis in (2, 1, 0):
+            count = classes[axis, owner, 2]
+            taps[:, axis] = classes[axis, owner, 1] + local % count
+            local //= count
+        return np.ascontiguousarray(residues, np.intp), taps
+
+    def _axis_classes(self, number: int) -> Array:
+        """Return residue, first tap and number of taps of an axis's classes."""
+        axis = self.axis(number, 1)
+        residues = np.arange(axis.classes)
+        if self.zero_first:  # at least one, so that there is something to plan for
+            residues = np.unique(axis.residues) if len(axis.residues) else residues[:1]
+        begin = np.searchsorted(axis.residues, residues)
+        end = np.searchsorted(axis.residues, residues, side="right")
+        return np.stack([residues, begin, end - begin], axis=1)
+
+    @cached_property
+    def zero_first(self) -> bool:
+        """Whether diff_src is cleared first, and classes without taps are left out.
+
+        With a few classes it is better to write every element once, zero or not; strides far
+        above the kernel leave more empty classes than there is other work.
+        """
+        return prod(self.axis(number, 1).classes for number in range(3)) > MOST_CLASSES
 
     @property
     def residues(self) -> Array:
@@ -504,6 +523,8 @@ class Plan:
     def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> None:
         """Compute diff_src from (N, C, D, H, W) views and packed weights."""
         axes, residues, taps, blocking = self._tables
+        if self.zero_first and not self.layout.accumulate:
+            diff_src[...] = 0
         scratch = aligned_bytes(self.num_threads * blocking["scratch_bytes"])
         _KERNELS.convolve(
             _arrays.byte_view(diff_dst),

@@ -6,6 +6,7 @@ import operator
 import os
 
 from gradops_cy import _cpu
+from gradops_cy._attributes import shown
 
 # A team far larger than the machine only costs memory, and an absurd one would abort the process
 # inside the OpenMP runtime. Results do not depend on the team's size.
@@ -24,14 +25,16 @@ def check_num_threads(op: str, value: object) -> int:
             f"{op}: num_threads must be a positive integer or None, got {type(value).__name__}"
         )
     if count < 1:
-        raise ValueError(f"{op}: num_threads must be a positive integer or None, got {count}")
+        raise ValueError(
+            f"{op}: num_threads must be a positive integer or None, got {shown(count)}"
+        )
     return min(count, MAX_THREADS)
 
 
 def _initial() -> int:
     for name in ("GRADOPS_NUM_THREADS", "OMP_NUM_THREADS"):
         text = os.environ.get(name, "").split(",")[0].strip()
-        if text.isdigit() and int(text) > 0:
+        if text.isdecimal() and len(text) < 10 and int(text) > 0:
             return min(int(text), MAX_THREADS)
     return _CPUS
 

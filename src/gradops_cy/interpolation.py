@@ -334,7 +334,7 @@ def resize_bilinear_v2_grad(
 
 def _given(value: Any) -> Any:
     """Return an optional attribute, an empty list (how graphs write an absent one) as None."""
-    empty = value.size == 0 if isinstance(value, np.ndarray) else value in ([], ())
+    empty = isinstance(value, list | tuple | np.ndarray) and np.size(value) == 0
     return None if empty else value
 
 
