@@ -488,22 +488,31 @@ class Plan:
             size = 2
         return max(int(rows * self.group_panel * size), 64)
 
-    def pack(self, weights: Array) -> tuple[Array, bool]:
-        """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
-        packed = aligned_bytes(self.packed_bytes)
+    @cached_property
+    def _panel_tables(self) -> tuple[Array, Array, Array]:
+        """Return what packing reads: kernel coordinates and ranks of the taps, channel blocks."""
         taps = self._tap_tables[1]
         coordinates = np.stack([self.axis(a, 1).taps[taps[:, a]] for a in range(3)], axis=1)
         # Where each tap of the kernel, in C order, stands among the panels.
         places = np.ravel_multi_index(tuple(coordinates.T), self.problem.kernel)
         every = len(places) == prod(self.problem.kernel)
         ranks = np.argsort(places) if every else np.empty(0, np.intp)
-        staging = np.empty(self.num_threads * _KERNELS.pack_staging(len(taps)), np.uint8)
+        # Widths in elements instead of vectors.
+        unit = {ROWS: self.lanes, AMX: AMX_COLUMNS}.get(self.kernel, 1)
+        blocks = self.blocks * np.array([1, 1, unit, 1], np.intp)
+        return np.ascontiguousarray(coordinates), ranks, blocks
+
+    def pack(self, weights: Array) -> tuple[Array, bool]:
+        """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
+        packed = aligned_bytes(self.packed_bytes)
+        coordinates, ranks, blocks = self._panel_tables
+        staging = np.empty(self.num_threads * _KERNELS.pack_staging(self.taps), np.uint8)
         finite = _KERNELS.pack_weights(
             _arrays.byte_view(weights),
             packed,
-            np.ascontiguousarray(coordinates),
+            coordinates,
             ranks,
-            self._panel_blocks(),
+            blocks,
             self.problem.dtype,
             self.kernel,
             self.chunk,
@@ -512,13 +521,6 @@ class Plan:
             self.num_threads,
         )
         return packed, bool(finite)
-
-    def _panel_blocks(self) -> Array:
-        """Return the channel blocks with their width in elements instead of vectors."""
-        if self.kernel == COLUMNS:
-            return self.blocks
-        unit = AMX_COLUMNS if self.kernel == AMX else self.lanes
-        return self.blocks * np.array([1, 1, unit, 1], np.intp)
 
     def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> None:
         """Compute diff_src from (N, C, D, H, W) views and packed weights."""

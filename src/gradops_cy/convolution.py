@@ -7,162 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gradops_cy import _arrays, _attributes, _convolution_plan, _threads
+from gradops_cy import _arrays, _attributes
 from gradops_cy._arrays import Array
-from gradops_cy._convolution_problem import ConvProblem, Triple
+from gradops_cy._convolution_call import ConvCall, split_axis
 
 Integers = int | Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
-
-_AUTO_PAD = ("none", "valid", "same_upper", "same_lower")
-_AUTO_PAD_RULES = ("forward", "page")
-
-
-class _Call:
-    """The attributes of one call, read and checked, and the steps that both operators share."""
-
-    def __init__(
-        self,
-        op: str,
-        diff_dst: Array,
-        weights: Array,
-        *,
-        strides: object,
-        pads_begin: object,
-        pads_end: object,
-        dilations: object,
-        auto_pad: object,
-        auto_pad_rule: object,
-        output_padding: object,
-        groups: object,
-        data_format: object,
-    ) -> None:
-        self.op = op
-        self.diff_dst = _arrays.check_array(op, "diff_dst", diff_dst)
-        self.weights = _arrays.check_array(op, "weights", weights)
-        _arrays.check_rank(op, "diff_dst", diff_dst.ndim)
-        _arrays.same_dtype(op, "weights", weights.dtype, diff_dst.dtype)
-        if weights.ndim != diff_dst.ndim:
-            raise ValueError(
-                f"{op}: weights must have {diff_dst.ndim} axes like diff_dst, got {weights.ndim}"
-            )
-        self.format = _arrays.data_format(op, data_format, diff_dst.ndim)
-        self.dst = _arrays.extents(diff_dst.shape, self.format)
-        self.rank = len(self.dst.spatial)
-        if 0 in weights.shape:
-            raise ValueError(f"{op}: weights must have no zero extent, got shape {weights.shape}")
-        if 0 in self.dst.spatial or self.dst.channels == 0:
-            raise ValueError(
-                f"{op}: diff_dst must have no zero extent but the batch's, got shape "
-                f"{diff_dst.shape}"
-            )
-        axes = self.rank
-        self.strides = _attributes.integers(op, "strides", strides, axes, minimum=1)
-        self.dilations = _attributes.integers(op, "dilations", dilations, axes, minimum=1)
-        self.pads_begin = _attributes.integers(op, "pads_begin", pads_begin, axes, minimum=0)
-        self.pads_end = _attributes.integers(op, "pads_end", pads_end, axes, minimum=0)
-        self.auto_pad = (
-            "none" if auto_pad is None else _attributes.choice(op, "auto_pad", auto_pad, _AUTO_PAD)
-        )
-        self.auto_pad_rule = _attributes.choice(op, "auto_pad_rule", auto_pad_rule, _AUTO_PAD_RULES)
-        self.output_padding = self._read_output_padding(output_padding)
-        self.groups = _attributes.integer(op, "groups", groups, minimum=1)
-
-    def _read_output_padding(self, value: object) -> tuple[int, ...]:
-        if value is None:
-            return (0,) * self.rank
-        if not isinstance(value, int | np.integer):
-            # oneDNN's own graphs carry twelve zeros for "none".
-            values = _attributes.items(
-                self.op, "output_padding", value, "an integer or a list of integers"
-            )
-            if all(
-                isinstance(v, int | np.integer) and not isinstance(v, bool) and v == 0
-                for v in values
-            ):
-                return (0,) * self.rank
-        return _attributes.integers(self.op, "output_padding", value, self.rank, minimum=0)
-
-    def effective_kernel(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the extents that the dilated kernel spans."""
-        return tuple((k - 1) * d + 1 for k, d in zip(kernel, self.dilations, strict=True))
-
-    def resolve_pads(self, totals: tuple[int, ...]) -> None:
-        """Replace the pads as auto_pad says; `totals` are those of the ``same_*`` rules."""
-        if self.auto_pad == "valid":
-            self.pads_begin = self.pads_end = (0,) * self.rank
-        elif self.auto_pad != "none":
-            small = tuple(total // 2 for total in totals)
-            large = tuple(total - total // 2 for total in totals)
-            odd_at_end = (self.auto_pad == "same_upper") == (self.auto_pad_rule == "forward")
-            self.pads_begin, self.pads_end = (small, large) if odd_at_end else (large, small)
-
-    def run(
-        self,
-        weights: Array,
-        diff_src: _arrays.Extents,
-        out: Array | None,
-        accumulate: object,
-        num_threads: int | None,
-        *,
-        transposed: bool,
-    ) -> Array:
-        """Compute the result from weights viewed as (groups, O, I, spatial...)."""
-        op = self.op
-        threads = _threads.resolve(op, num_threads)
-        add = _attributes.flag(op, "accumulate", accumulate)
-        dtype = self.diff_dst.dtype.newbyteorder("=")
-        result = _arrays.result_array(
-            op,
-            out,
-            _arrays.shape_of(diff_src, self.format),
-            dtype,
-            accumulate=add,
-            inputs={"diff_dst": self.diff_dst, "weights": self.weights},
-        )
-        if diff_src.batch == 0:
-            return result
-        problem = ConvProblem(
-            transposed=transposed,
-            dtype=_arrays.DTYPE_CODES[dtype],
-            batch=diff_src.batch,
-            groups=self.groups,
-            diff_src_channels=diff_src.channels,
-            diff_dst_channels=self.dst.channels,
-            diff_src=_triple(diff_src.spatial),
-            diff_dst=_triple(self.dst.spatial),
-            kernel=_triple(weights.shape[3:]),
-            strides=_triple(self.strides),
-            dilations=_triple(self.dilations),
-            pads_begin=_triple(self.pads_begin, 0),
-            rank=self.rank,
-        )
-        missing = (np.newaxis,) * (3 - self.rank)
-        _convolution_plan.execute(
-            problem,
-            _arrays.canonical(_arrays.native(self.diff_dst), self.format),
-            _arrays.native(weights)[(slice(None),) * 3 + missing],
-            _arrays.canonical(result, self.format),
-            accumulate=add,
-            num_threads=threads,
-        )
-        return result
-
-
-def _triple(values: tuple[int, ...], fill: int = 1) -> Triple:
-    """Put 1 to 3 spatial values at the end of three."""
-    a, b, c = (fill,) * (3 - len(values)) + tuple(values)
-    return a, b, c
-
-
-def _split_axis(array: Array, axis: int, groups: int) -> Array:
-    """Split one axis in two, the group first: always a view."""
-    stride, extent = array.strides[axis], array.shape[axis]
-    return np.lib.stride_tricks.as_strided(
-        array,
-        (*array.shape[:axis], groups, extent // groups, *array.shape[axis + 1 :]),
-        (*array.strides[:axis], stride * (extent // groups), stride, *array.strides[axis + 1 :]),
-        writeable=False,
-    )
 
 
 def convolution_backward_data(
@@ -278,7 +127,7 @@ def convolution_backward_data(
     array([   2,   14,   20,  140,  200, 1400, 2000, 4000])
     """
     op = "convolution_backward_data"
-    call = _Call(
+    call = ConvCall(
         op,
         diff_dst,
         weights,
@@ -341,12 +190,12 @@ def convolution_backward_data(
             )
         )
         _check_extents(call, spatial, span)
-    grouped = _split_axis(oix, 0, call.groups)
+    grouped = split_axis(oix, 0, call.groups)
     diff_src = _arrays.Extents(call.dst.batch, inputs * call.groups, spatial)
     return call.run(grouped, diff_src, out, accumulate, num_threads, transposed=False)
 
 
-def _given_shape(call: _Call, dst_shape: object, channels: int) -> tuple[int, ...] | None:
+def _given_shape(call: ConvCall, dst_shape: object, channels: int) -> tuple[int, ...] | None:
     """Return the spatial extents of a dst_shape after checking the rest of it."""
     op = call.op
     if dst_shape is None:
@@ -370,7 +219,7 @@ def _given_shape(call: _Call, dst_shape: object, channels: int) -> tuple[int, ..
     return shape
 
 
-def _check_extents(call: _Call, spatial: tuple[int, ...], span: tuple[int, ...]) -> None:
+def _check_extents(call: ConvCall, spatial: tuple[int, ...], span: tuple[int, ...]) -> None:
     """Raise unless a convolution maps `spatial` to diff_dst's extents."""
     for axis in range(call.rank):
         x, y = spatial[axis], call.dst.spatial[axis]
@@ -480,7 +329,7 @@ def conv_transpose_backward_data(
     array([ 10.,  20., 300., 400.], dtype=float32)
     """
     op = "conv_transpose_backward_data"
-    call = _Call(
+    call = ConvCall(
         op,
         diff_dst,
         weights,
@@ -525,7 +374,7 @@ def conv_transpose_backward_data(
     return call.run(grouped, diff_src, out, accumulate, num_threads, transposed=True)
 
 
-def _group_transposed(call: _Call, iox: Array, layout: str) -> tuple[Array, int]:
+def _group_transposed(call: ConvCall, iox: Array, layout: str) -> tuple[Array, int]:
     """Return transposed weights viewed as (groups, O/g, I/g, spatial...), and I."""
     op, groups, outputs = call.op, call.groups, call.dst.channels
     if outputs % groups:
@@ -537,9 +386,9 @@ def _group_transposed(call: _Call, iox: Array, layout: str) -> tuple[Array, int]
             raise ValueError(
                 f"{op}: groups must divide I = {iox.shape[0]} of weights, got {groups}"
             )
-        return np.swapaxes(_split_axis(iox, 0, groups), 1, 2), iox.shape[0]
+        return np.swapaxes(split_axis(iox, 0, groups), 1, 2), iox.shape[0]
     if iox.shape[1] == outputs:
-        return np.moveaxis(_split_axis(iox, 1, groups), 0, 2), iox.shape[0] * groups
+        return np.moveaxis(split_axis(iox, 1, groups), 0, 2), iox.shape[0] * groups
     orders = {
         "IOX": f"(I, {outputs // groups}, *K) or (I/g, {outputs}, *K)",
         "XOI": f"(*K, {outputs // groups}, I) or (*K, {outputs}, I/g)",
