@@ -8,6 +8,7 @@ from hypothesis import settings
 
 settings.register_profile("default", deadline=None, max_examples=400)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
+settings.register_profile("quick", settings.get_profile("default"), max_examples=60)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 PEERS = "test_peers.py"

@@ -15,14 +15,25 @@ import sys
 from gradops_cy import _isa
 assert _isa.TIER == sys.argv[1]
 from tests import test_interpolation
-from tests.cases import conv_case
-from tests.test_convolution import CHANNELS, layer
+from tests.cases import LAYERS, conv_case, layer
+from tests.test_convolution import CHANNELS, in_format
 from tests.tolerances import DTYPES
+from tests.views import VIEWS, WRITEABLE
 
-for seed in range(250):
-    conv_case(seed).check(num_threads=1 + seed % 3)
-for dtype in DTYPES:
-    for data_format in ("NXC", "NCX"):
+views, out_views = list(VIEWS), [None, *WRITEABLE]
+for seed in range(400):
+    conv_case(seed).check(
+        num_threads=1 + seed % 3,
+        view=views[seed % len(views)],
+        out_view=out_views[seed % len(out_views)],
+        accumulate=seed % 2 == 0,
+    )
+for number, case in enumerate(LAYERS.values()):
+    if case.inputs <= 512:
+        data_format = ("NXC", "NCX")[number // 4 % 2]
+        in_format(case, data_format, list(DTYPES)[number % 4]).check(large=True)
+for data_format in ("NXC", "NCX"):
+    for dtype in DTYPES:
         for channels in CHANNELS:
             layer(f"{channels}-{channels}-5-3-1-1", data_format=data_format, dtype=dtype).check()
         for groups in (16, 33):
@@ -56,11 +67,14 @@ def test_a_forced_tier_is_exact(tier):
     assert process.stdout == "all exact\n", process.stderr
 
 
+@pytest.mark.parametrize("file", ["test_half.py", "test_special_values.py"])
 @pytest.mark.parametrize("tier", _isa.supported_tiers())
-def test_a_forced_tier_rounds_halves_alike(tier):
-    code = "import sys, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', {!r}]))"
-    path = os.path.join(os.path.dirname(__file__), "test_half.py")
-    process = run(code.format(path), GRADOPS_ISA=tier)
+def test_a_forced_tier_passes(tier, file):
+    path = os.path.join(os.path.dirname(__file__), file)
+    options = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=quick"]
+    command = [sys.executable, "-m", "pytest", *options, path]
+    environment = {**os.environ, "GRADOPS_ISA": tier}
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stdout
 
 
