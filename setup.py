@@ -95,6 +95,7 @@ setup(
             "initializedcheck": False,
             "cdivision": True,
             "freethreading_compatible": True,
+            "autotestdict": False,
         },
     )
 )
