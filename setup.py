@@ -27,7 +27,7 @@ X86_TIERS["amx"] = [*X86_TIERS["v4"], "-mavx512bf16", "-mamx-tile", "-mamx-bf16"
 TIERS = X86_TIERS if platform.machine().lower() in ("x86_64", "amd64") else {"generic": []}
 
 # Never -ffast-math: it breaks NaN and Inf, and older GCC then flushes subnormals process-wide.
-COMMON_FLAGS = ["-O1", "-g"] if DEBUG else ["-O3"]
+COMMON_FLAGS = ["-O1", "-g"] if DEBUG else ["-O3", "-g0"]
 COMMON_FLAGS += ["-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradops_cy import interpolate_backward
+from gradops_cy import interpolate_backward, resize_bilinear_v2_grad
 from tests import reference
 from tests.cases import conv_case
 
@@ -49,4 +49,33 @@ def test_interpolation(src, dst, transform, mode):
     backward = interpolate_backward(
         a, b, mode=mode, coordinate_transformation_mode=transform, data_format="NCX"
     )
-    same((forward * b).sum(), (a * backward).sum(), np.abs(a * backward).sum())
+    same((forward * b).sum(), (a * backward).sum(), np.abs(a * backward).sum() + 1)
+
+
+@pytest.mark.parametrize("scales", [(1.25, 0.75), (3.0, 2.0)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_interpolation_with_scales(mode, scales):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 3, 5, 4)), rng.standard_normal((2, 3, 7, 9))
+    forward = reference.interpolate_forward(a, (7, 9), mode, "half_pixel", scales)
+    backward = interpolate_backward(a, b, mode=mode, coordinate_scales=scales, data_format="NCX")
+    same((forward * b).sum(), (a * backward).sum(), np.abs(a * backward).sum() + 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "transform"),
+    [
+        ({}, "asymmetric"),
+        ({"align_corners": True}, "align_corners"),
+        ({"half_pixel_centers": True}, "half_pixel"),
+    ],
+)
+@pytest.mark.parametrize("scales", [(0.0, 0.0), (1.25, 0.75)])
+def test_resize(scales, flags, transform):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 3, 5, 4)), rng.standard_normal((2, 3, 7, 9))
+    forward = reference.interpolate_forward(
+        a, (7, 9), "linear", transform, scales if any(scales) else None
+    )
+    backward = resize_bilinear_v2_grad(b, a, **flags, scales=scales)
+    same((forward * b).sum(), (a * backward).sum(), np.abs(a * backward).sum() + 1)

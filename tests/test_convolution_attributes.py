@@ -216,7 +216,7 @@ def test_shapes_of_convolutions_upstream(y, kernel, x, keywords):
         dilations=(1,),
         groups=1,
     )
-    assert (result[0].T == exact[0]).all()
+    np.testing.assert_array_equal(result[0].T, exact[0])
 
 
 @pytest.mark.parametrize("form", ["whole", "spatial", "derived", "array", "list", "uint8", "int64"])

@@ -2,39 +2,63 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradops_cy import interpolate_backprop, interpolate_backward, resize_bilinear_v2_grad
 from tests import reference
 from tests.tolerances import DTYPES, assert_close
+from tests.views import VIEWS, WRITEABLE
 
 MODES = ("nearest", "linear", "bilinear", "trilinear")
 TRANSFORMS = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
 
-def check(dtype, data_format, batch, channels, src, dst, mode, transform, *, seed=0, **keywords):
-    """Call interpolate_backward on random data and compare."""
-    rng = np.random.default_rng(seed)
+def check(
+    dtype,
+    data_format,
+    batch,
+    channels,
+    src,
+    dst,
+    mode,
+    transform,
+    *,
+    view="contiguous",
+    out_view=None,
+    accumulate=False,
+    **keywords,
+):
+    """Call interpolate_backward on random data, from and into views, and compare."""
+    rng = np.random.default_rng(0)
     dy = rng.standard_normal((batch, channels, *dst)).astype(DTYPES[dtype])
     shape = (batch, channels, *src) if data_format == "NCX" else (batch, *src, channels)
+    scales = keywords.get("coordinate_scales")
+    exact, magnitude = (
+        reference.interpolate_backward(values.astype(np.float64), src, mode, transform, scales)
+        for values in (dy, np.abs(dy))
+    )
+    if dtype == "f64" and scales is not None:
+        # Coordinates from a given scale are float64 themselves: they err by an eps of the extent,
+        # and what one source element loses its neighbour gains.
+        magnitude = magnitude + max(src) * magnitude.max()
+    if out_view is not None:
+        before = rng.standard_normal(shape).astype(dy.dtype)
+        keywords.update(out=WRITEABLE[out_view](before.copy()), accumulate=accumulate)
+        if accumulate:
+            before = reference.to_ncx(before, data_format).astype(np.float64)
+            exact, magnitude = exact + before, magnitude + np.abs(before)
     result = interpolate_backward(
         shape,
-        np.ascontiguousarray(reference.from_ncx(dy, data_format)),
+        VIEWS[view](np.ascontiguousarray(reference.from_ncx(dy, data_format))),
         mode=mode,
         coordinate_transformation_mode=transform,
         data_format=data_format,
         **keywords,
     )
+    assert out_view is None or result is keywords["out"]
     assert result.dtype == DTYPES[dtype]
     assert result.shape == shape
-    dy, scales = dy.astype(np.float64), keywords.get("coordinate_scales")
-    exact = reference.interpolate_backward(dy, src, mode, transform, scales)
-    magnitude = reference.interpolate_backward(np.abs(dy), src, mode, transform, scales)
-    if dtype == "f64" and scales is not None:
-        # Coordinates from a given scale are float64 themselves: they err by an eps of the extent,
-        # and what one source element loses its neighbour gains.
-        magnitude = magnitude + max(src) * magnitude.max()
     assert_close(reference.to_ncx(result, data_format), exact, magnitude)
 
 
@@ -81,14 +105,22 @@ def test_linear_names_are_synonyms_at_every_rank(rank, mode):
     check("f32", "NXC", 1, 4, (4, 5, 6)[:rank], (7, 3, 6)[:rank], mode, "half_pixel")
 
 
-@settings(max_examples=300, deadline=None)
+def scale_of(mode):
+    """Draw a dst/src scale.
+
+    Where indices jump it has few bits, so that no exact coordinate lies within a rounding of an
+    integer.
+    """
+    few_bits = st.integers(8, 512).map(lambda k: k / 64)
+    return few_bits if mode == "nearest" else few_bits | st.floats(0.1, 10)
+
+
 @given(data=st.data())
 def test_any_case_is_exact(data):
     rank = data.draw(st.integers(1, 3))
     extent = st.integers(1, {1: 70, 2: 18, 3: 7}[rank])
     spatial = st.tuples(*[extent] * rank)
-    # Few bits, so that no exact coordinate lies within a rounding of an integer.
-    scales = st.none() | st.tuples(*[st.integers(8, 512).map(lambda k: k / 64)] * rank)
+    mode = data.draw(st.sampled_from(MODES))
     check(
         data.draw(st.sampled_from(list(DTYPES))),
         data.draw(st.sampled_from(["NXC", "NCX"])),
@@ -96,17 +128,40 @@ def test_any_case_is_exact(data):
         data.draw(st.sampled_from([1, 3, 16, 17, 40])),
         data.draw(spatial),
         data.draw(spatial),
-        data.draw(st.sampled_from(MODES)),
+        mode,
         data.draw(st.sampled_from(TRANSFORMS)),
-        num_threads=data.draw(st.integers(1, 3)),
-        coordinate_scales=data.draw(scales),
+        view=data.draw(st.sampled_from(list(VIEWS))),
+        out_view=data.draw(st.none() | st.sampled_from(list(WRITEABLE))),
+        accumulate=data.draw(st.booleans()),
+        num_threads=data.draw(st.integers(1, 4)),
+        coordinate_scales=data.draw(st.none() | st.tuples(*[scale_of(mode)] * rank)),
     )
+
+
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(
+    ("channels", "src", "dst"),
+    [
+        (21, (65, 65), (129, 129)),
+        (3, (64, 64), (256, 256)),
+        (256, (20, 20), (40, 40)),
+        (1, (300, 200), (37, 41)),
+        (8, (2, 2), (300, 200)),
+        (16, (12, 16, 16), (24, 32, 32)),
+        (5, (2,), (70000,)),
+        (2, (70000,), (3,)),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_real_layers(channels, src, dst, mode, data_format, dtype):
+    check(dtype, data_format, 1, channels, src, dst, mode, "half_pixel")
 
 
 def test_nearest_half_pixel_index_is_exact():
     """The golden fact: (2x+1)·src // (2·dst), for every pair of extents up to 96."""
     for src in range(1, 97):
-        for dst in range(1, 97, 5):
+        for dst in range(1, 97):
             dy = np.arange(1, dst + 1, dtype=np.float64).reshape(1, 1, dst)
             result = interpolate_backward((1, 1, src), dy, mode="nearest", data_format="NCX")
             index = [(2 * y + 1) * src // (2 * dst) for y in range(dst)]
@@ -131,11 +186,36 @@ def test_indices_are_exact_at_large_extents(src, dst, transform):
     assert (result.ravel() == np.bincount(index, minlength=src)).all()
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("nearest", [0, 3, 9, 24])])
-def test_golden_nearest(mode, expected):
+@pytest.mark.parametrize("transform", ["half_pixel", "align_corners", "asymmetric"])
+@pytest.mark.parametrize(("src", "dst"), [(2**24 + 1, 2**23 + 3), (2**23 + 3, 2**24 + 1)])
+def test_weights_are_exact_at_large_extents(src, dst, transform):
+    """Ones spread by their linear weights, against integer coordinates (in float64)."""
+    y = np.arange(dst, dtype=np.int64)
+    if transform == "half_pixel":
+        numerator, divisor = (2 * y + 1) * src - dst, 2 * dst
+    elif transform == "align_corners":
+        numerator, divisor = y * (src - 1), dst - 1
+    else:
+        numerator, divisor = y * src, dst
+    numerator = np.clip(numerator, 0, (src - 1) * divisor)
+    left, rest = np.divmod(numerator, divisor)
+    right = np.minimum(left + 1, src - 1)
+    exact = np.bincount(left, (divisor - rest) / divisor, src)
+    exact += np.bincount(right, rest / divisor, src)
+    for dtype in (np.float32, np.float64):
+        result = interpolate_backward(
+            (1, src, 1),
+            np.ones((1, dst, 1), dtype),
+            mode="linear",
+            coordinate_transformation_mode=transform,
+        )
+        assert_close(result.ravel(), exact, exact)
+
+
+def test_golden_nearest():
     dy = np.arange(9, dtype=np.float32).reshape(1, 3, 3, 1)
-    result = interpolate_backward((1, 2, 2, 1), dy, mode=mode)
-    assert result.ravel().tolist() == expected
+    result = interpolate_backward((1, 2, 2, 1), dy, mode="nearest")
+    assert result.ravel().tolist() == [0, 3, 9, 24]
 
 
 def test_golden_bilinear():
@@ -173,6 +253,43 @@ def test_older_names_compute_the_same():
     )
     b = interpolate_backward(src=np.zeros((2, 4, 5, 3), np.float32), diff_dst=dy, **keywords)
     assert (a == b).all()
+
+
+@pytest.mark.parametrize(("src", "dst"), [(7, 31), (11, 13), (14, 12), (3, 5)])
+@pytest.mark.parametrize("operator", [interpolate_backward, interpolate_backprop])
+def test_scales_that_do_not_round_trip(operator, src, dst):
+    """Coordinates come from the extents, and the scale need only reach them within one."""
+    dy = np.random.default_rng(0).standard_normal((1, dst, 2)).astype(np.float32)
+    expected = operator((1, src, 2), dy, mode="linear")
+    for scale in (dst / src, float(np.float32(dst / src)), round(dst / src, 6)):
+        for form in (scale, [scale], np.array([scale]), np.float32(scale)):
+            assert (operator((1, src, 2), dy, mode="linear", scales=form) == expected).all()
+
+
+@pytest.mark.parametrize("form", [8, np.int64(8), [8], (8,), np.array([8], np.int32), range(8, 9)])
+@pytest.mark.parametrize("operator", [interpolate_backward, interpolate_backprop])
+def test_forms_of_sizes(operator, form):
+    dy = np.ones((1, 8, 2), np.float32)
+    assert (operator((1, 4, 2), dy, form, mode="linear") == 2).all()
+
+
+@pytest.mark.parametrize("absent", [None, [], (), np.array([], np.int32)])
+@pytest.mark.parametrize("operator", [interpolate_backward, interpolate_backprop])
+def test_neither_sizes_nor_scales(operator, absent):
+    """The extents of the gradient are taken; graphs write an absent list as an empty one."""
+    dy = np.ones((1, 8, 2), np.float32)
+    for keywords in ({"sizes": absent}, {"scales": absent}, {"sizes": absent, "scales": [2.0]}):
+        assert (operator((1, 4, 2), dy, mode="linear", **keywords) == 2).all()
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_coordinate_scales_of_the_extents_change_nothing(transform, mode):
+    dy = np.random.default_rng(0).standard_normal((1, 12, 24, 2)).astype(np.float32)
+    keywords = {"mode": mode, "coordinate_transformation_mode": transform}
+    plain = interpolate_backward((1, 8, 8, 2), dy, **keywords)
+    scaled = interpolate_backward((1, 8, 8, 2), dy, **keywords, coordinate_scales=[1.5, 3.0])
+    np.testing.assert_allclose(scaled, plain, rtol=1e-6, atol=1e-6)
 
 
 def test_untouched_positions_are_zero():
@@ -238,30 +355,6 @@ def test_resize_takes_a_shape_for_the_image():
     result = resize_bilinear_v2_grad(grads, [1, 2, 2, 2])
     assert result.dtype == DTYPES["bf16"]
     assert result.shape == (1, 2, 2, 2)
-
-
-# -- special values --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
-@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_infinite_gradients_propagate(value, data_format, dtype):
-    dy = np.ones((1, 3, 8, 8), DTYPES[dtype])
-    dy[0, 1, 2, 4] = value
-    shape = (1, 3, 4, 4) if data_format == "NCX" else (1, 4, 4, 3)
-    result = interpolate_backward(
-        shape, reference.from_ncx(dy, data_format), mode="nearest", data_format=data_format
-    )
-    bad = ~np.isfinite(reference.to_ncx(result, data_format).astype(np.float64))
-    assert np.argwhere(bad).tolist() == [[0, 1, 1, 2]]
-
-
-@pytest.mark.parametrize("dtype", ["f32", "f16", "f64"])
-def test_subnormals_are_kept(dtype):
-    tiny = np.finfo(DTYPES[dtype]).smallest_subnormal
-    dy = np.full((1, 8, 17), 3 * tiny, DTYPES[dtype])
-    assert (interpolate_backward((1, 4, 17), dy, mode="nearest") == 6 * tiny).all()
 
 
 def test_zero_batch_and_zero_channels_are_empty():
