@@ -31,7 +31,8 @@ def shown(value: int) -> str:
     return str(value) if abs(value) <= INT64_MAX else found(value)
 
 
-def _integer(value: object) -> int | None:
+def as_integer(value: object) -> int | None:
+    """Return the int that a value is, or None; a bool is none."""
     if isinstance(value, (bool, np.bool_)):
         return None
     try:
@@ -42,7 +43,7 @@ def _integer(value: object) -> int | None:
 
 def integer(op: str, name: str, value: object, *, minimum: int) -> int:
     """Return `value` as an int of at least `minimum`."""
-    result = _integer(value)
+    result = as_integer(value)
     if result is None:
         raise TypeError(f"{op}: {name} must be an integer, got {found(value)}")
     if not minimum <= result <= ATTRIBUTE_MAX:
@@ -65,7 +66,7 @@ def items(op: str, name: str, value: object, what: str) -> list[object]:
 
 def integers(op: str, name: str, value: object, length: int, *, minimum: int) -> tuple[int, ...]:
     """Return `value`, an integer for all axes or a list of `length` integers, as a tuple."""
-    single = _integer(value)
+    single = as_integer(value)
     if single is not None:
         return (integer(op, name, single, minimum=minimum),) * length
     values = items(op, name, value, "an integer or a list of integers")

@@ -65,15 +65,12 @@ class ConvCall:
     def _read_output_padding(self, value: object) -> tuple[int, ...]:
         if value is None:
             return (0,) * self.rank
-        if not isinstance(value, int | np.integer):
+        if _attributes.as_integer(value) is None:
             # oneDNN's own graphs carry twelve zeros for "none".
             values = _attributes.items(
                 self.op, "output_padding", value, "an integer or a list of integers"
             )
-            if all(
-                isinstance(v, int | np.integer) and not isinstance(v, bool) and v == 0
-                for v in values
-            ):
+            if values and all(_attributes.as_integer(v) == 0 for v in values):
                 return (0,) * self.rank
         return _attributes.integers(self.op, "output_padding", value, self.rank, minimum=0)
 
