@@ -70,7 +70,7 @@ class ConvCall:
             values = _attributes.items(
                 self.op, "output_padding", value, "an integer or a list of integers"
             )
-            if values and all(_attributes.as_integer(v) == 0 for v in values):
+            if all(_attributes.as_integer(v) == 0 for v in values):
                 return (0,) * self.rank
         return _attributes.integers(self.op, "output_padding", value, self.rank, minimum=0)
 
