@@ -15,7 +15,8 @@ from benchmarks.compare import Row, as_record, geometric_mean
 
 def _short(problem: str) -> str:
     """Return a case's name, or its problem string where it has none."""
-    return problem.split('n"')[1].rstrip('"') if 'n"' in problem else problem
+    _, quote, name = problem.rstrip('"').rpartition('"')
+    return name if quote else problem
 
 
 def print_table(rows: list[Row], console: Console) -> None:
