@@ -2,8 +2,14 @@
 
 import doctest
 import importlib
+import importlib.metadata
+import inspect
 import json
 import pathlib
+import pkgutil
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -32,6 +38,46 @@ def test_the_package_is_typed():
     stubs = {path.stem for path in folder.glob("**/*.pyi")}
     compiled = {path.name.split(".")[0] for path in folder.glob("**/*.so")}
     assert compiled <= stubs
+
+
+def test_the_version_is_the_installed_one():
+    assert gradops_cy.__version__ == importlib.metadata.version("gradops-cy")
+
+
+CONVOLUTION = (
+    "*, strides, pads_begin, pads_end, dilations, auto_pad='none', auto_pad_rule='forward', "
+    "output_padding=None, groups=1, data_format='NXC', weights_format={}, "
+)
+INTERPOLATION = (
+    "*, mode, coordinate_transformation_mode='half_pixel', scales=None, data_format='NXC', "
+    "coordinate_scales=None, "
+)
+LAST = "out=None, accumulate=False, num_threads=None"
+SIGNATURES = {
+    "convolution_backward_data": "diff_dst, weights, dst_shape=None, "
+    + CONVOLUTION.format("'XIO'"),
+    "conv_transpose_backward_data": "diff_dst, weights, " + CONVOLUTION.format("'XOI'"),
+    "interpolate_backward": "src, diff_dst, sizes=None, " + INTERPOLATION,
+    "interpolate_backprop": "input_forward, output_delta, sizes=None, " + INTERPOLATION,
+    "resize_bilinear_v2_grad": "grads, original_image, *, align_corners=False, "
+    "half_pixel_centers=False, scales=(0.0, 0.0), data_format='NCX', ",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures_are_those_of_the_contract(name):
+    signature = inspect.signature(getattr(gradops_cy, name))
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    assert str(inspect.Signature(bare)) == f"({SIGNATURES[name]}{LAST})"
+
+
+def test_no_cache_grows_without_bound():
+    for info in pkgutil.iter_modules(gradops_cy.__path__, "gradops_cy."):
+        if info.name in ("gradops_cy.__main__", "gradops_cy._run"):
+            continue  # the command measures each peak once
+        for value in vars(importlib.import_module(info.name)).values():
+            if hasattr(value, "cache_parameters"):
+                assert value.cache_parameters()["maxsize"] is not None, info.name
 
 
 def test_public_names():
@@ -63,3 +109,20 @@ def test_probes_measure_something():
         assert _machine.peak_gflops(dtype, 1) > 0.1
     assert _machine.copy_bandwidth(1) > 0.1
     assert _machine.description()["cpus"] >= 1
+
+
+def test_missing_cross_checks_are_counted():
+    """Without PyTorch the suite says how much it did not check."""
+    code = (
+        "import sys, pytest; sys.modules['torch'] = None; "
+        "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', sys.argv[1]]))"
+    )
+    peers = pathlib.Path(__file__).with_name("test_peers.py")
+    process = subprocess.run(
+        [sys.executable, "-c", code, str(peers)], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stdout
+    count = re.search(r"^(\d+) cross-checks against PyTorch were left out", process.stdout, re.M)
+    assert count is not None, process.stdout
+    assert f"{count[1]} skipped in" in process.stdout
+    assert int(count[1]) > 100

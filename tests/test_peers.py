@@ -171,3 +171,41 @@ def test_nearest_interpolation(src, dst, transform, data_format, dtype):
         data_format=data_format,
     )
     assert_close(reference.to_ncx(result, data_format), peer(dy), magnitude)
+
+
+@pytest.mark.parametrize("dtypes", [("f32", "f32"), ("bf16", "bf16"), ("f32", "f16")], ids=str)
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("scales", [(0.0, 0.0), (1.75, 0.5), (0.0, 3.0)])
+@pytest.mark.parametrize(("src", "dst"), [shapes for shapes in SHAPES if len(shapes[0]) == 2])
+def test_bilinear_resize(src, dst, scales, align_corners, dtypes):
+    import torch
+
+    rng = np.random.default_rng(0)
+    grads = rng.standard_normal((2, 5, *dst)).astype(DTYPES[dtypes[0]])
+
+    def peer(a):
+        return array_of(
+            torch.ops.aten.upsample_bilinear2d_backward(
+                tensor(a.astype(np.float64)),
+                dst,
+                (2, 5, *src),
+                align_corners,
+                *(scale or None for scale in scales),
+            )
+        )
+
+    result = gradops_cy.resize_bilinear_v2_grad(
+        grads,
+        np.empty((2, 5, *src), DTYPES[dtypes[1]]),
+        align_corners=align_corners,
+        half_pixel_centers=not align_corners,
+        scales=scales,
+    )
+    assert_close(result, peer(grads), peer(np.abs(grads)))
+
+
+def test_tensors_are_no_arrays():
+    import torch
+
+    with pytest.raises(TypeError, match="diff_dst must be a NumPy array, got Tensor"):
+        gradops_cy.interpolate_backward((1, 2, 2), torch.ones(1, 4, 2), mode="nearest")

@@ -1,0 +1,85 @@
+"""Nothing outside of an array is read or written: arrays end, or begin, at a forbidden page."""
+
+import ctypes
+import mmap
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gradops_cy
+from tests.cases import LAYERS, conv_case
+
+PROT_NONE = 0
+PAGE = mmap.PAGESIZE
+
+
+def guarded(array, at_end):
+    """Return a copy that touches a page which may not be read."""
+    pages = -(-max(array.nbytes, 1) // PAGE)
+    memory = mmap.mmap(-1, (pages + 2) * PAGE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    for guard in (address, address + (pages + 1) * PAGE):
+        if libc.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(PAGE), PROT_NONE):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    start = PAGE if not at_end else (pages + 1) * PAGE - array.nbytes
+    storage = np.frombuffer(memory, np.uint8)[start : start + array.nbytes]
+    view = storage.view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+def convolutions():
+    cases = [conv_case(seed) for seed in range(300)] + list(LAYERS.values())
+    for number, case in enumerate(cases):
+        dy, weights = case.formatted(*case.arrays())
+        expected = case.call(dy, weights)
+        for at_end in (False, True):
+            print(case, at_end, file=sys.stderr, flush=True)
+            out = guarded(np.zeros_like(expected), at_end)
+            arrays = guarded(dy, at_end), guarded(weights, at_end)
+            case.call(*arrays, out=out, num_threads=1 + number % 3)
+            assert out.tobytes() == expected.tobytes()
+
+
+def interpolations():
+    rng = np.random.default_rng(0)
+    for number in range(300):
+        rank = rng.integers(1, 4)
+        src, dst = rng.integers(1, (0, 90, 24, 9)[rank], (2, rank))
+        channels = rng.choice([1, 2, 3, 5, 16, 17, 40])
+        data_format, dtype = rng.choice(["NXC", "NCX"]), rng.choice(["f4", "f2", "f8"])
+        shapes = [
+            (2, *extents, channels) if data_format == "NXC" else (2, channels, *extents)
+            for extents in (src, dst)
+        ]
+        shape = tuple(int(extent) for extent in shapes[0])
+        dy = rng.standard_normal(shapes[1]).astype(dtype)
+        keywords = {"mode": ("nearest", "linear")[number % 2], "data_format": str(data_format)}
+        expected = gradops_cy.interpolate_backward(shape, dy, **keywords)
+        for at_end in (False, True):
+            print(shapes, dtype, keywords, at_end, file=sys.stderr, flush=True)
+            out = guarded(np.zeros_like(expected), at_end)
+            gradops_cy.interpolate_backward(
+                shape, guarded(dy, at_end), **keywords, out=out, num_threads=1 + number % 3
+            )
+            assert out.tobytes() == expected.tobytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect")
+@pytest.mark.parametrize("battery", ["convolutions", "interpolations"])
+@pytest.mark.parametrize("tier", gradops_cy.show_config("dicts")["kernels"]["supported"])
+def test_nothing_beyond_an_array_is_touched(tier, battery):
+    code = f"from tests import test_bounds; test_bounds.{battery}(); print('inside')"
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "GRADOPS_ISA": tier},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # The last case that was begun is the one that crashed.
+    assert process.stdout == "inside\n", process.stderr[-2000:]

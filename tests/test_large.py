@@ -1,0 +1,83 @@
+"""Tensors of more than 2**31 elements: offsets of 64 bits."""
+
+import numpy as np
+import pytest
+
+import gradops_cy
+
+FAR = 2**31
+PLAIN = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1}
+
+
+@pytest.fixture
+def storage(tmp_path):
+    """More than 2**31 halves in a file with holes, of which only what is written takes room."""
+    array = np.memmap(tmp_path / "halves", np.float16, "w+", shape=FAR + 2**16)
+    yield array.view(np.ndarray)
+    (tmp_path / "halves").unlink()
+
+
+def test_images_far_apart(storage):
+    """Views whose images lie more than 2**31 elements apart, as diff_dst and as out."""
+    far = (2 * FAR, 2, 2, 2)
+    dy = np.lib.stride_tricks.as_strided(storage, (2, 1, 1, 8), far)
+    dy[...] = np.arange(16).reshape(2, 1, 1, 8)
+    w = np.eye(8, dtype=np.float16).reshape(1, 1, 8, 8)
+    result = gradops_cy.convolution_backward_data(dy, w, **PLAIN)
+    assert (result == dy).all()
+    out = np.lib.stride_tricks.as_strided(storage[32:], (2, 1, 1, 8), far)
+    for function in (
+        lambda: gradops_cy.convolution_backward_data(result, w, **PLAIN, out=out),
+        lambda: gradops_cy.conv_transpose_backward_data(result, w, **PLAIN, out=out),
+        lambda: gradops_cy.interpolate_backward(result.shape, result, mode="bilinear", out=out),
+        lambda: gradops_cy.interpolate_backward(result.shape, result, mode="nearest", out=out),
+    ):
+        out[...] = 0
+        function()
+        assert (out == result).all()
+
+
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("kernel", [1, 8])
+def test_a_stride_beyond_32_bits(storage, kernel, data_format):
+    """A transposed convolution that reads the two ends of a long row."""
+    rng = np.random.default_rng(0)
+    ends = rng.standard_normal((2, kernel)).astype(np.float16)
+    storage[:kernel], storage[FAR : FAR + kernel] = ends
+    dy = storage[: FAR + kernel].reshape((1, -1, 1) if data_format == "NXC" else (1, 1, -1))
+    w = rng.standard_normal((1, 1, kernel)).astype(np.float16)
+    result = gradops_cy.conv_transpose_backward_data(
+        dy, w, **{**PLAIN, "strides": FAR}, data_format=data_format, weights_format="IOX"
+    )
+    exact = (ends.astype(np.float64) * w[0].astype(np.float64)).sum(axis=1)
+    np.testing.assert_allclose(result.ravel().astype(np.float64), exact, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("channels", [1, 16])
+def test_a_result_of_more_elements(storage, channels, data_format):
+    """Identities that fill it; diff_dst is one position, repeated."""
+    extents = (2**16 + 2, 2**15 // channels)
+    dy = np.random.default_rng(0).standard_normal(channels).astype(np.float16)
+    w = np.eye(channels, dtype=np.float16).reshape(1, 1, channels, channels)
+    some = [0, 1, 2**15, -2, -1]
+    if data_format == "NXC":
+        shape, part = (1, *extents, channels), (0, some)
+        dy = dy.reshape(1, 1, 1, channels)
+    else:
+        shape, part = (1, channels, *extents), (0, slice(None), some)
+        dy = dy.reshape(1, channels, 1, 1)
+    dy = np.broadcast_to(dy, shape)
+    out = storage[: dy.size].reshape(shape)
+    for function in (
+        lambda: gradops_cy.convolution_backward_data(
+            dy, w, **PLAIN, data_format=data_format, out=out
+        ),
+        lambda: gradops_cy.interpolate_backward(
+            shape, dy, mode="nearest", data_format=data_format, out=out
+        ),
+    ):
+        out[part] = 0
+        function()
+        assert (out[part] == dy[part]).all()
