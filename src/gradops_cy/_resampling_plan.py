@@ -72,8 +72,12 @@ def _chunks(extent: int) -> itertools.starmap[range]:
 
 def _exact_coordinates(
     mode: str, coordinates: str, src: int, dst: int, indices: range
-) -> tuple[Array, Array]:
-    """Return floor and fraction of ``(slope·y + shift)/divisor``, the integer form of a mode."""
+) -> tuple[Array, Array, Array]:
+    """Return floor, fraction and 1 - fraction of ``(slope·y + shift)/divisor``.
+
+    That is the integer form of a mode. Both shares are rounded once: the smaller of two weights
+    would lose its digits as a difference.
+    """
     centred = coordinates in ("half_pixel", "pytorch_half_pixel")
     if dst == 1 and coordinates in ("align_corners", "pytorch_half_pixel"):
         slope, shift, divisor = 0, 0, 1
@@ -86,13 +90,14 @@ def _exact_coordinates(
     low, rest = divmod(slope * indices.start + shift, divisor)
     numerator = rest + slope * np.arange(len(indices), dtype=np.int64)
     whole = numerator // divisor
-    return low + whole, (numerator - whole * divisor) / divisor
+    numerator -= whole * divisor
+    return low + whole, numerator / divisor, (divisor - numerator) / divisor
 
 
 def _float_coordinates(
     mode: str, coordinates: str, src: int, dst: int, scale: float, indices: range
-) -> tuple[Array, Array]:
-    """Return floor and fraction of the coordinates for a scale that is given."""
+) -> tuple[Array, Array, Array]:
+    """Return floor, fraction and 1 - fraction of the coordinates for a scale that is given."""
     index = np.arange(indices.start, indices.stop, dtype=np.float64)
     with np.errstate(over="ignore", under="ignore"):
         if coordinates == "asymmetric":
@@ -105,7 +110,8 @@ def _float_coordinates(
         coordinate = coordinate + 0.5
     coordinate = np.clip(coordinate, -1.0, float(src))
     low = np.floor(coordinate)
-    return low.astype(np.int64), coordinate - low
+    fraction = coordinate - low
+    return low.astype(np.int64), fraction, 1.0 - fraction
 
 
 def axis_table(
@@ -113,16 +119,18 @@ def axis_table(
 ) -> AxisTable:
     """Build the gather table of one axis; `scale` 0 means the ratio of the extents."""
     low = np.empty(dst, np.int64)
-    fraction = np.zeros(dst, np.float64)
+    fraction, complement = np.zeros(dst), np.ones(dst)
     for indices in _chunks(dst):
         part = slice(indices.start, indices.stop)
         if scale and coordinates != "align_corners":
-            floor, rest = _float_coordinates(mode, coordinates, src, dst, scale, indices)
+            floor, above, below = _float_coordinates(mode, coordinates, src, dst, scale, indices)
         else:
-            floor, rest = _exact_coordinates(mode, coordinates, src, dst, indices)
+            floor, above, below = _exact_coordinates(mode, coordinates, src, dst, indices)
         low[part] = np.clip(floor, 0, src - 1)
         if mode == "linear":
-            fraction[part] = np.where((floor < 0) | (floor >= src - 1), 0.0, rest)
+            outside = (floor < 0) | (floor >= src - 1)
+            fraction[part] = np.where(outside, 0.0, above)
+            complement[part] = np.where(outside, 1.0, below)
     high = low + (fraction > 0)
     # Coordinates do not decrease: those at or below x are a prefix, and so are those below x.
     stop = np.cumsum(np.bincount(low, minlength=src))
@@ -137,7 +145,7 @@ def axis_table(
         index = np.arange(indices.start, indices.stop)
         # Where the two are one place, the last to write is right.
         weights[shift[high[part]] + index] = fraction[part]
-        weights[shift[low[part]] + index] = 1.0 - fraction[part]
+        weights[shift[low[part]] + index] = complement[part]
     return AxisTable(start, count, weights)
 
 

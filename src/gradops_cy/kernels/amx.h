@@ -4,7 +4,14 @@
 
 #include "simd.h"
 
-#if defined(__AMX_BF16__)
+/* GCC's name and older Clangs'. */
+#if defined(__AMX_BF16__) || defined(__AMXBF16__)
+#define HAVE_AMX 1
+#else
+#define HAVE_AMX 0
+#endif
+
+#if HAVE_AMX
 
 /* All eight tiles as 16 rows of 64 bytes: 16x16 float accumulators and 16x32 bf16 operands.
  * Tails are padded in memory, which is cheaper than a second configuration. */
@@ -63,8 +70,6 @@ static void run_amx(int mr, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a,
     else amx_tile(1, 1, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);
 }
 
-#define HAVE_AMX 1
-
 #else
 
 /* Never called: the plan of the other tiers does not choose this kernel. */
@@ -74,8 +79,6 @@ static void run_amx(int mr, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a,
     (void)mr, (void)nv, (void)taps, (void)kc, (void)a, (void)a_pitch, (void)offset, (void)b;
     (void)c, (void)c_pitch, (void)accumulate;
 }
-
-#define HAVE_AMX 0
 
 static void amx_begin(void) {}
 static void amx_end(void) {}

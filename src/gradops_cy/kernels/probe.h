@@ -18,6 +18,7 @@
         vec sum = acc[0];                                                                       \
         for (int c = 1; c < CHAINS; c++) sum += acc[c];                                         \
         sink[0] = sum[0];                                                                       \
+        __asm__ volatile("" : : "m"(sum)); /* else a compiler may drop the loop */              \
         return 2.0 * CHAINS * (LANES) * (double)rounds;                                         \
     }
 
@@ -26,7 +27,7 @@ DEFINE_PROBE_FMA(f64, double, vec_f64, LANES_F64)
 
 /* Four accumulator tiles of 16x16 against two by two operand tiles; 0 where there is no AMX. */
 static double probe_amx(ptrdiff_t rounds) {
-#if defined(__AMX_BF16__)
+#if HAVE_AMX
     amx_begin();
     _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
     _tile_zero(4); _tile_zero(5); _tile_zero(6); _tile_zero(7);
