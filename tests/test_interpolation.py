@@ -14,6 +14,15 @@ MODES = ("nearest", "linear", "bilinear", "trilinear")
 TRANSFORMS = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
 
+def of_rounded_coordinates(dtype, src, magnitude):
+    """Return what coordinates computed from a given scale, in float64, add to a magnitude.
+
+    They err by an eps of the extent, and what one source element loses its neighbour gains.
+    """
+    accumulator = np.finfo(np.float64 if dtype == "f64" else np.float32).eps
+    return max(src) * magnitude.max() * np.finfo(np.float64).eps / accumulator
+
+
 def check(
     dtype,
     data_format,
@@ -38,10 +47,8 @@ def check(
         reference.interpolate_backward(values.astype(np.float64), src, mode, transform, scales)
         for values in (dy, np.abs(dy))
     )
-    if dtype == "f64" and scales is not None:
-        # Coordinates from a given scale are float64 themselves: they err by an eps of the extent,
-        # and what one source element loses its neighbour gains.
-        magnitude = magnitude + max(src) * magnitude.max()
+    if scales is not None:
+        magnitude = magnitude + of_rounded_coordinates(dtype, src, magnitude)
     if out_view is not None:
         before = rng.standard_normal(shape).astype(dy.dtype)
         keywords.update(out=WRITEABLE[out_view](before.copy()), accumulate=accumulate)
@@ -333,8 +340,8 @@ def test_resize_bilinear_v2_grad(scales, flags, data_format, grads_dtype, image_
             )
             for g in (grads.astype(np.float64), np.abs(grads.astype(np.float64)))
         )
-        if grads_dtype == "f64" and any(scales):
-            magnitude = magnitude + max(image) * magnitude.max()  # as in check
+        if any(scales):
+            magnitude = magnitude + of_rounded_coordinates(grads_dtype, image, magnitude)
         assert_close(reference.to_ncx(result, fmt), exact, magnitude)
 
 
