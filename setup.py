@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def openmp_flags():
         )
     else:
         candidates = [(["-fopenmp"], ["-fopenmp"])]
-    compiler = os.environ.get("CC", "cc").split()
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
     with tempfile.TemporaryDirectory() as folder:
         probe = Path(folder) / "probe.c"
         probe.write_text("#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n")
@@ -87,7 +88,6 @@ setup(
     ext_modules=cythonize(
         extensions,
         build_dir="build",
-        nthreads=0 if sys.platform == "darwin" else (os.cpu_count() or 1),
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,
@@ -97,5 +97,6 @@ setup(
             "freethreading_compatible": True,
             "autotestdict": False,
         },
-    )
+    ),
+    options={"build_ext": {"parallel": os.cpu_count()}},
 )
