@@ -5,12 +5,14 @@ import mmap
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import gradops_cy
-from tests.cases import LAYERS, conv_case
+from gradops_cy import _convolution_plan
+from tests.cases import LAYERS, conv_case, layer
 
 PROT_NONE = 0
 PAGE = mmap.PAGESIZE
@@ -32,8 +34,28 @@ def guarded(array, at_end):
     return view
 
 
+def guarded_scratch(count):
+    """Return the memory that the plan asks for, its end at most a cache line before the page."""
+    return guarded(np.empty(-(-count // 64) * 64, np.uint8), at_end=True)[:count]
+
+
+# Groups of few channels that many threads, or little scratch, cut into parts of a vector.
+GROUPS = [
+    replace(case, data_format=data_format, dtype=dtype)
+    for case in (
+        layer("1-1-56-3-1-1", groups=200),
+        layer("1-1-56-3-2-1", groups=100, transposed=True),
+        layer("3-2-40-3-1-1", groups=50),
+        layer("1-1-9-5-1-2", groups=6001),
+    )
+    for data_format in ("NXC", "NCX")
+    for dtype in ("f32", "bf16")
+]
+
+
 def convolutions():
-    cases = [conv_case(seed) for seed in range(300)] + list(LAYERS.values())
+    cases = [conv_case(seed) for seed in range(300)] + list(LAYERS.values()) + GROUPS
+    _convolution_plan.aligned_bytes = guarded_scratch
     for number, case in enumerate(cases):
         dy, weights = case.formatted(*case.arrays())
         expected = case.call(dy, weights)
@@ -41,7 +63,7 @@ def convolutions():
             print(case, at_end, file=sys.stderr, flush=True)
             out = guarded(np.zeros_like(expected), at_end)
             arrays = guarded(dy, at_end), guarded(weights, at_end)
-            case.call(*arrays, out=out, num_threads=1 + number % 3)
+            case.call(*arrays, out=out, num_threads=(1, 2, 7)[number % 3])
             assert out.tobytes() == expected.tobytes()
 
 
