@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     compare_parser = commands.add_parser("compare", help="compare with the peers")
     add = compare_parser.add_argument
     add("--only", default="", help="cases whose problem string contains this")
-    add("--quick", action="store_true", help="one case of each family, under three minutes")
+    add("--quick", action="store_true", help="one case of each family, one thread")
     add("--dtype", type=_list, default=["f32", "bf16", "f16"], help="f32,bf16,f16")
     add("--layout", type=_list, default=["NXC", "NCX"], help="NXC,NCX")
     add("--threads", type=_list, default=None, help="numbers of threads (default: 1 and all)")
@@ -58,8 +58,9 @@ def main() -> int:
             return 2
         peers = {name: peers[name] for name in arguments.providers}
     everything = gradops_cy.get_num_threads()
-    threads = [int(n) for n in arguments.threads or sorted({1, everything})]
-    budget = arguments.budget or (0.1 if arguments.quick else 0.5)
+    default = [1] if arguments.quick else sorted({1, everything})
+    threads = [int(n) for n in arguments.threads or default]
+    budget = arguments.budget or (0.05 if arguments.quick else 0.5)
     peaks = compare.Peaks()
     rows = []
     total = len(selected) * len(arguments.dtype) * len(arguments.layout) * len(threads)
