@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     add = compare_parser.add_argument
     add("--only", default="", help="cases whose problem string contains this")
     add("--quick", action="store_true", help="one case of each family, one thread")
-    add("--dtype", type=_list, default=["f32", "bf16", "f16"], help="f32,bf16,f16")
+    add("--dtype", type=_list, default=None, help="f32,bf16,f16 (quick: f32,bf16)")
     add("--layout", type=_list, default=["NXC", "NCX"], help="NXC,NCX")
     add("--threads", type=_list, default=None, help="numbers of threads (default: 1 and all)")
     add("--providers", type=_list, default=None, help="peers (default: all that are installed)")
@@ -61,16 +61,15 @@ def main() -> int:
     default = [1] if arguments.quick else sorted({1, everything})
     threads = [int(n) for n in arguments.threads or default]
     budget = arguments.budget or (0.05 if arguments.quick else 0.5)
+    dtypes = arguments.dtype or ["f32", "bf16", "f16"][: 2 if arguments.quick else 3]
     peaks = compare.Peaks()
     rows = []
-    total = len(selected) * len(arguments.dtype) * len(arguments.layout) * len(threads)
+    total = len(selected) * len(dtypes) * len(arguments.layout) * len(threads)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeRemainingColumn())  # fmt: skip
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("comparing", total=total)
-        for row in compare.run(
-            selected, arguments.dtype, arguments.layout, threads, peers, peaks, budget
-        ):
+        for row in compare.run(selected, dtypes, arguments.layout, threads, peers, peaks, budget):
             rows.append(row)
             progress.advance(task)
     report.print_table(rows, console)
