@@ -123,8 +123,8 @@ def test_stores_round_to_nearest_even(width, data_format, dtype):
 @pytest.mark.parametrize("channels", [1, 20, 64])
 def test_convolutions_round_sums_to_nearest_even(channels, dtype):
     """Sums of a value and half of its last place: exact in float32, a tie at the store."""
-    x = every_pattern(dtype).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
+        x = every_pattern(dtype).astype(np.float32)
         unit = np.spacing(every_pattern(dtype)).astype(np.float32)
     keep = np.isfinite(x) & (np.abs(x) >= 2.0**-10) & (np.abs(x) < 2.0**14)
     half = (unit[keep] / 2).astype(DTYPES[dtype])
