@@ -14,7 +14,7 @@ from setuptools import Extension, setup
 DEBUG = os.environ.get("GRADOPS_DEBUG") == "1"
 KERNELS = Path("src/gradops_cy/kernels")
 FAMILIES = {  # the sources that each family's shims include
-    "convolution": ("convolution", "window", "compute", "weights", "probe"),
+    "convolution": ("convolution", "window", "compute", "depthwise", "store", "weights", "probe"),
     "resampling": ("resampling",),
 }
 

@@ -19,8 +19,8 @@ from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
 from gradops_cy._convolution_problem import ConvProblem
 
-ROWS, COLUMNS, CHANNELS, AMX = 0, 1, 2, 3
-KERNEL_NAMES = ("rows", "columns", "channels", "amx")
+ROWS, COLUMNS, CHANNELS, AMX, DEPTHWISE = 0, 1, 2, 3, 4
+KERNEL_NAMES = ("rows", "columns", "channels", "amx", "depthwise")
 AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
 
 # One task's window and results should stay in a core's second-level cache.
@@ -101,7 +101,11 @@ class Plan:
 
     def _choose_kernel(self) -> int:
         """Weigh the kernels by the share of lanes at work and by the cost of changing layout."""
-        problem = self.problem
+        problem, layout = self.problem, self.layout
+        last = layout.diff_src_channels_last
+        single = problem.input_channels == problem.output_channels == 1
+        if single and last and layout.diff_dst_channels_last and problem.groups > 1:
+            return DEPTHWISE
         if self.exact_halo:
             return ROWS
         inputs, lanes = problem.input_channels, self.lanes
@@ -114,7 +118,6 @@ class Plan:
             width / _up(width, lanes),
             self.counts[1] * width / _up(flat, lanes),
         )
-        last = self.layout.diff_src_channels_last
         # A tile of few rows loads more than it multiplies.
         rows = min(inputs, max(self.tile_shapes.values()))
         scores = {
@@ -137,7 +140,6 @@ class Plan:
         problem, layout = self.problem, self.layout
         plain = problem.dtype in (0, 3)
         lanes_fit = problem.input_channels % self.lanes == 0
-        one_to_one = problem.input_channels == problem.output_channels == 1
         if self.kernel == CHANNELS:
             lanes_fit = problem.diff_src_channels % self.lanes == 0
         reads = plain and layout.diff_dst_channels_last
@@ -146,16 +148,19 @@ class Plan:
             ROWS: reads,
             COLUMNS: False,
             AMX: False,
-            CHANNELS: reads and lanes_fit and one_to_one,
+            CHANNELS: False,
+            DEPTHWISE: True,
         }[self.kernel]
-        self.direct = writes and lanes_fit and self.kernel in (ROWS, CHANNELS)
+        self.direct = self.kernel == DEPTHWISE or (
+            writes and lanes_fit and self.kernel in (ROWS, CHANNELS)
+        )
 
     # -- which blocks ----------------------------------------------------------------------
 
     def _choose_blocks(self, num_threads: int) -> None:
         problem = self.problem
         self.chunk = problem.output_channels
-        self.task_groups = problem.groups if self.kernel == CHANNELS else 1
+        self.task_groups = problem.groups if self.over_groups else 1
         self.channel_splits = self.class_splits = 1
         self.flatten = False
         self.nv = self.rows_nv
@@ -168,6 +173,11 @@ class Plan:
         self._shrink_to_workspace()
         self._grow_block()
         self._split_for_threads(num_threads)
+
+    @property
+    def over_groups(self) -> bool:
+        """Whether the lanes of a vector are channels of several groups."""
+        return self.kernel in (CHANNELS, DEPTHWISE)
 
     @property
     def phased(self) -> bool:
@@ -195,19 +205,22 @@ class Plan:
         self.nv = 1
         vectors = self._unit(min(self.counts[1], 16), self.block[2]) // self.lanes
 
+        ends = len(self.residues) / max(1, self.taps * self.chunk)
+
         def cost(nv: int) -> float:
             rows = _cut(self.problem.input_channels, self.tile_shapes[nv])
             tiles = -(-self.problem.input_channels // rows) * -(-vectors // nv)
-            # Products or loads, whichever takes longer (a vector off its boundary loads twice).
-            cycles = max(rows * nv / 2, (rows + 2 * nv) / 2, 2.0 * nv if rows == 1 else 4.0)
-            return float(tiles * cycles)
+            # Products; loads, twice for a vector off its boundary, which hide behind products
+            # only in part; and what it takes to begin and end the sum.
+            cycles = max(rows * nv / 2 + 0.6 * nv, 4.0)
+            return float(tiles * (cycles + ends * (10 + 2 * nv * rows)))
 
         self.nv = min(self.tile_shapes, key=lambda nv: (cost(nv), -nv))
 
     def _cut_channels(self) -> None:
         """Tabulate the channel blocks: first channel, channels, tile width, panel offset."""
         inputs = self.problem.input_channels
-        if self.kernel == CHANNELS:
+        if self.over_groups:
             self.blocks = np.array([[0, inputs, 0, 0]], np.intp)
             # The last row of lanes may be read a vector too far.
             self.group_panel = _up(self.problem.diff_src_channels, self.lanes) + self.lanes
@@ -236,7 +249,7 @@ class Plan:
         while self._scratch_bytes() > WORKSPACE:
             if self._halve_groups():
                 continue
-            if self.windowed and self.chunk > 64 and self.kernel != CHANNELS:
+            if self.windowed and self.chunk > 64 and not self.over_groups:
                 self.chunk = _up(self.chunk // 2, AMX_K)
             elif self.block[2] > 4 * self.lanes:
                 self.block[2] = _cut(self.counts[2], _up(self.block[2] // 2, self.lanes))
@@ -252,7 +265,7 @@ class Plan:
     def _halve_groups(self) -> bool:
         """Give a task half of its groups; return whether that was possible."""
         unit = 1
-        if self.kernel == CHANNELS:
+        if self.over_groups:
             # Whole vectors: a range of fewer lanes would read and write its neighbour's.
             unit = self.lanes // gcd(self.lanes, self.problem.input_channels)
         if self.task_groups <= unit:
@@ -280,7 +293,7 @@ class Plan:
         """Group small tasks together, or cut few large ones, so that every thread has some."""
         problem = self.problem
         flop = problem.flop // self.tasks
-        if self.kernel != CHANNELS and problem.groups > 1 and flop < TASK_FLOP:
+        if not self.over_groups and problem.groups > 1 and flop < TASK_FLOP:
             fewest = max(1, problem.groups * self.tasks // problem.groups // (4 * num_threads))
             self.task_groups = max(1, min(problem.groups, TASK_FLOP // max(flop, 1), fewest))
         wanted = 3 * num_threads if num_threads > 1 else 1
@@ -385,8 +398,14 @@ class Plan:
         """Taps that touch the result."""
         return len(self._tap_tables[1])
 
+    @property
+    def interleave(self) -> bool:
+        """Whether residue classes that share their rows are stored together."""
+        scattered = self._out_steps[2] > 1 and not self.layout.diff_src_channels_last
+        return scattered and self.class_splits == 1 and not self.zero_first
+
     def _result_pitch(self) -> int:
-        if self.kernel == CHANNELS:
+        if self.over_groups:
             return _up(self.task_groups * self.problem.input_channels, self.lanes)
         if self.kernel != COLUMNS:
             edges = [
@@ -412,6 +431,7 @@ class Plan:
         pitch = self._result_pitch()
         most_taps = int((self.residues[:, 4] - self.residues[:, 3]).max())
         window_size, channels, staging_rows = self.size, self.chunk, 0
+        elements = 0
         zeros, results = 0, 0 if self.direct else self._result_positions() * pitch
         if self.kernel == COLUMNS:
             # Tiles run on past the window's last entry.
@@ -422,6 +442,8 @@ class Plan:
             window_size = 2
             elements = (window + 2 * AMX_ROWS + axes[2].window) * _up(channels, AMX_K)
             pointers = most_taps
+        elif self.kernel == DEPTHWISE:
+            channels, pointers = 0, 4 * most_taps
         else:
             row = channels * self.merge
             if self.kernel == CHANNELS:
@@ -431,7 +453,9 @@ class Plan:
             elements = window * (channels if self.kernel == ROWS else row)
             zeros, pointers = row, prod(self.block) * (1 + most_taps)
         channels = max(channels, pitch if self.kernel != COLUMNS else rows)
+        streams = self._out_steps[2] if self.interleave else 1
         staging = 16 * max(axes[2].window, self.block[2], channels) + staging_rows * channels
+        staging = max(staging, 17 * streams * (self.block[2] + 1) + self.lanes)
         sizes = {
             "zero_bytes": zeros * self.size,
             "window_bytes": elements * window_size if self.windowed else 0,
@@ -462,6 +486,7 @@ class Plan:
             "direct": int(self.direct),
             "flatten": int(self.flatten),
             "exact_halo": int(self.exact_halo),
+            "interleave": int(self.interleave),
             "groups": self.problem.groups,
             "task_groups": self.task_groups,
             "input_channels": self.problem.input_channels,
@@ -482,7 +507,7 @@ class Plan:
     def packed_bytes(self) -> int:
         """Bytes of the packed weights."""
         rows, size = self.problem.groups, self.size
-        if self.kernel == CHANNELS:
+        if self.over_groups:
             rows = self.taps * self.problem.output_channels
         elif self.kernel == AMX:
             size = 2

@@ -8,7 +8,7 @@
 from cython.parallel cimport prange, threadid
 from libc.string cimport memset
 
-cdef extern from "half.h" nogil:
+cdef extern from "rows.h" nogil:
     int F64
     int RAW16
     int element_size(int dtype) noexcept
@@ -55,6 +55,7 @@ cdef enum Kernel:
     COLUMNS = 1
     CHANNELS = 2
     AMX = 3
+    DEPTHWISE = 4
 
 
 # One spatial axis, as the plan tabulates it (see _convolution_plan.Axis).
@@ -82,6 +83,7 @@ cdef struct Blocking:
     int direct
     int flatten
     int exact_halo
+    int interleave
     Py_ssize_t groups
     Py_ssize_t task_groups
     Py_ssize_t input_channels
@@ -162,86 +164,24 @@ cdef inline Py_ssize_t positions(const Axis *axis, Py_ssize_t start, Py_ssize_t 
 
 include "window.pxi"
 include "compute.pxi"
+include "store.pxi"
+include "depthwise.pxi"
 include "weights.pxi"
-
-
-cdef void store_line(const Work *work, const char *c, Py_ssize_t channel_pitch, Py_ssize_t pitch,
-                     char *dst, Py_ssize_t step, Py_ssize_t channels, Py_ssize_t count,
-                     char *staging) noexcept nogil:
-    """Round the results of `count` positions of a row into diff_src.
-
-    The inner loop runs along the axis on which diff_src is denser; where scratch lies the other
-    way round, it is transposed first, a strip at a time.
-    """
-    cdef Py_ssize_t channel_stride = work.diff_src.stride[1]
-    cdef int dtype = work.b.dtype
-    cdef int add = work.accumulate
-    cdef Py_ssize_t size = work.size
-    cdef Py_ssize_t j, i, strip, rows
-    if magnitude(channel_stride) < magnitude(step):
-        if channel_pitch == 1:
-            for j in range(count):
-                store_row(dtype, c + j * pitch * size, 1, dst + j * step, channel_stride, channels,
-                          add)
-            return
-        for strip in range((count + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
-            j = strip * TRANSPOSE_ROWS
-            rows = min(TRANSPOSE_ROWS, count - j)
-            transpose(size, c + j * size, channel_pitch, staging, channels, NULL, channels, rows)
-            for i in range(rows):
-                store_row(dtype, staging + i * channels * size, 1, dst + (j + i) * step,
-                          channel_stride, channels, add)
-    else:
-        if pitch == 1:
-            for j in range(channels):
-                store_row(dtype, c + j * channel_pitch * size, 1, dst + j * channel_stride, step,
-                          count, add)
-            return
-        for strip in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
-            j = strip * TRANSPOSE_ROWS
-            rows = min(TRANSPOSE_ROWS, channels - j)
-            transpose(size, c + j * size, pitch, staging, count, NULL, count, rows)
-            for i in range(rows):
-                store_row(dtype, staging + i * count * size, 1, dst + (j + i) * channel_stride,
-                          step, count, add)
-
-
-cdef void store_class(const Work *work, const Task *task, Py_ssize_t group, const Py_ssize_t *residue,
-                      const Py_ssize_t *count, const char *c, Py_ssize_t channels,
-                      Py_ssize_t channel_pitch, const Py_ssize_t *pitch,
-                      char *staging) noexcept nogil:
-    """Round a class's results into diff_src; pitches in elements, by channel and by d, h, w."""
-    cdef Tensor y = work.diff_src
-    cdef Py_ssize_t step[3]
-    cdef Py_ssize_t jd, jh, axis
-    cdef char *base = y.data + task.image * y.stride[0] + group * work.b.input_channels * y.stride[1]
-    base += work.block[4 * task.block_begin] * y.stride[1]
-    for axis in range(3):
-        step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
-        base += task.start[axis] * step[axis] + residue[axis] * y.stride[2 + axis]
-    for jd in range(count[0]):
-        for jh in range(count[1]):
-            store_line(work, c + (jd * pitch[0] + jh * pitch[1]) * work.size, channel_pitch,
-                       pitch[2], base + jd * step[0] + jh * step[1], step[2], channels, count[2],
-                       staging)
 
 
 cdef void run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
                     char *scratch) noexcept nogil:
     """Compute a task's block of one group, or of `groups` side by side for the channels kernel."""
     cdef Scratch s = carve(&work.b, scratch)
-    cdef Py_ssize_t first, chunk, c, used, axis, channels, last, unit
+    cdef Py_ssize_t first, chunk, c, used, axis, last, unit
     cdef Py_ssize_t count[3]
-    cdef Py_ssize_t pitch[3]
     cdef const Py_ssize_t *residue
     cdef char *result
+    cdef Results results
     cdef int more
     # Scratch is [channel][position] for COLUMNS, [position][channel] for the others.
     unit = work.size if work.b.kernel == COLUMNS else work.b.result_pitch * work.size
-    last = task.block_end - 1
-    channels = work.block[4 * last] + work.block[4 * last + 1] - work.block[4 * task.block_begin]
-    if work.b.kernel == CHANNELS:
-        channels = groups * work.b.input_channels
+    results = expect_results(work, task, group, groups)
     first = 0
     while first < work.b.output_channels:
         chunk = min(work.b.chunk, work.b.output_channels - first)
@@ -265,17 +205,20 @@ cdef void run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssi
                 compute_rows(work, task, group, groups, first, chunk, residue, count, result, &s,
                              more)
             if last and not work.b.direct:
-                class_pitch(work, count, pitch)
-                if work.b.kernel == COLUMNS:
-                    store_class(work, task, group, residue, count, result, channels,
-                                work.b.result_pitch, pitch, s.staging)
-                else:
-                    for axis in range(3):
-                        pitch[axis] *= work.b.result_pitch
-                    store_class(work, task, group, residue, count, result, channels, 1, pitch,
-                                s.staging)
+                store_class(work, &results, residue, count, result, s.staging)
             used += class_extent(work, count)
         first += chunk
+
+
+cdef void run_depthwise(const Work *work, const Task *task, char *pointers) noexcept nogil:
+    cdef Py_ssize_t c, axis
+    cdef Py_ssize_t count[3]
+    cdef const Py_ssize_t *residue
+    for c in range(task.class_begin, task.class_end):
+        residue = work.residue + 5 * c
+        for axis in range(3):
+            count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
+        compute_depthwise(work, task, residue, count, pointers)
 
 
 cdef void run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept nogil:
@@ -296,6 +239,9 @@ cdef void run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept 
     task.group = number % ranges * work.b.task_groups
     task.group_end = min(task.group + work.b.task_groups, work.b.groups)
     task.image = number // ranges
+    if work.b.kernel == DEPTHWISE:
+        run_depthwise(work, &task, scratch)
+        return
     if work.b.kernel == CHANNELS:
         run_group(work, &task, task.group, task.group_end - task.group, scratch)
         return

@@ -1,8 +1,8 @@
-/* Rows of tensor elements to and from the type that computes: float for f32, f16 and bf16,
- * double for f64. The only place where dtypes differ.
+/* One element to and from the type that computes: float for f32, f16 and bf16, double for f64.
  *
  * Stores round once, to nearest even; bf16 in software, bit for bit as ml_dtypes does (the
- * hardware instruction flushes subnormals). */
+ * hardware instruction flushes subnormals). vector_io.h does the same for a vector, rows.h for a
+ * row; nowhere else do dtypes differ. */
 #ifndef GRADOPS_HALF_H
 #define GRADOPS_HALF_H
 
@@ -62,94 +62,5 @@ INLINE uint16_t f16_from_float(float f) {
     return (uint16_t)(h | sign);
 }
 #endif
-
-/* dst[j] = src[j] for j < n, converted; src_stride in bytes. */
-static void load_row(int dtype, const char *src, ptrdiff_t src_stride, ptrdiff_t n, void *dst) {
-    ptrdiff_t j = 0;
-    if (dtype == RAW16) {
-        uint16_t *d = dst;
-        if (src_stride == 2) memcpy(d, src, 2 * (size_t)n);
-        else for (; j < n; j++) d[j] = *(const uint16_t *)(src + j * src_stride);
-        return;
-    }
-    if (dtype == F64) {
-        double *d = dst;
-        if (src_stride == 8) memcpy(d, src, 8 * (size_t)n);
-        else for (; j < n; j++) d[j] = *(const double *)(src + j * src_stride);
-        return;
-    }
-    float *restrict d = dst;
-    if (dtype == F32) {
-        if (src_stride == 4) memcpy(d, src, 4 * (size_t)n);
-        else for (; j < n; j++) d[j] = *(const float *)(src + j * src_stride);
-    } else if (dtype == BF16) {
-        const uint16_t *restrict s = (const uint16_t *)src;
-        if (src_stride == 2) for (; j < n; j++) d[j] = float_from_bf16(s[j]);
-        else for (; j < n; j++) d[j] = float_from_bf16(*(const uint16_t *)(src + j * src_stride));
-    } else {
-        if (src_stride == 2) {
-#if defined(__AVX512F__)
-            for (; j + 16 <= n; j += 16)
-                _mm512_storeu_ps(d + j, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(src + 2 * j))));
-#elif defined(__F16C__)
-            for (; j + 8 <= n; j += 8)
-                _mm256_storeu_ps(d + j, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(src + 2 * j))));
-#endif
-        }
-        for (; j < n; j++) d[j] = float_from_f16(*(const uint16_t *)(src + j * src_stride));
-    }
-}
-
-/* dst[j] = src[j], or dst[j] + src[j] with accumulate, for j < n, rounded once;
- * src_stride in elements, dst_stride in bytes. */
-static void store_row(int dtype, const void *src, ptrdiff_t src_stride, char *dst,
-                      ptrdiff_t dst_stride, ptrdiff_t n, int accumulate) {
-    ptrdiff_t j = 0;
-    if (dtype == F64) {
-        const double *s = src;
-        for (; j < n; j++) {
-            double *d = (double *)(dst + j * dst_stride);
-            *d = accumulate ? *d + s[j * src_stride] : s[j * src_stride];
-        }
-        return;
-    }
-    const float *restrict s = src;
-    int contiguous = src_stride == 1 && dst_stride == element_size(dtype) && !accumulate;
-    if (dtype == F32) {
-        if (contiguous) { memcpy(dst, s, 4 * (size_t)n); return; }
-        for (; j < n; j++) {
-            float *d = (float *)(dst + j * dst_stride);
-            *d = accumulate ? *d + s[j * src_stride] : s[j * src_stride];
-        }
-    } else if (dtype == BF16) {
-        if (contiguous) {
-            uint16_t *restrict d = (uint16_t *)dst;
-            for (; j < n; j++) d[j] = bf16_from_float(s[j]);
-            return;
-        }
-        for (; j < n; j++) {
-            uint16_t *d = (uint16_t *)(dst + j * dst_stride);
-            float x = s[j * src_stride];
-            *d = bf16_from_float(accumulate ? float_from_bf16(*d) + x : x);
-        }
-    } else {
-        if (contiguous) {
-#if defined(__AVX512F__)
-            for (; j + 16 <= n; j += 16)
-                _mm256_storeu_si256((void *)(dst + 2 * j),
-                    _mm512_cvtps_ph(_mm512_loadu_ps(s + j), _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__F16C__)
-            for (; j + 8 <= n; j += 8)
-                _mm_storeu_si128((void *)(dst + 2 * j),
-                    _mm256_cvtps_ph(_mm256_loadu_ps(s + j), _MM_FROUND_TO_NEAREST_INT));
-#endif
-        }
-        for (; j < n; j++) {
-            uint16_t *d = (uint16_t *)(dst + j * dst_stride);
-            float x = s[j * src_stride];
-            *d = f16_from_float(accumulate ? float_from_f16(*d) + x : x);
-        }
-    }
-}
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef GRADOPS_RESAMPLING_H
 #define GRADOPS_RESAMPLING_H
 
-#include "half.h"
+#include "rows.h"
 #include "transpose.h"
 
 enum {

@@ -13,11 +13,11 @@
 #include "simd.h"
 
 #define MR_MAX 12
-#define NV_MAX 8
+#define NV_MAX 7
 
 /* Accumulators, one row of b and one broadcast must fit the register file. */
 #if VECTOR_REGISTERS == 32
-#define TILE_INSTANCES(X) X(1, 12) X(2, 12) X(3, 8) X(4, 6) X(6, 4) X(8, 3)
+#define TILE_INSTANCES(X) X(1, 12) X(2, 12) X(3, 8) X(4, 6) X(6, 4) X(7, 3)
 #define ROWS_NV 4
 #define CHANNELS_NV 4
 #else

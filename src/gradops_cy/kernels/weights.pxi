@@ -2,7 +2,7 @@
 #
 #   ROWS, COLUMNS   [group][block][chunk][tap][k][width]    a block is one tile's channels
 #   AMX             [group][block][chunk][tap][k/2][width][2]
-#   CHANNELS        [tap][k][lane]                          lanes over all groups
+#   CHANNELS, DEPTHWISE   [tap][k][lane]                    lanes over all groups
 
 cdef enum:
     PACK_CHANNELS = 512      # channels of diff_dst packed at a time: the panel's part stays in L1
@@ -171,16 +171,22 @@ cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     return finite
 
 
-cdef int pack_lanes(const Weights *w, Py_ssize_t group, Py_ssize_t inputs, char *panel) noexcept nogil:
-    """Pack one group's lanes of the CHANNELS panel; return whether all of it is finite."""
-    cdef Py_ssize_t t, k
-    cdef char *dst
+cdef int pack_lanes(const Weights *w, Py_ssize_t t, Py_ssize_t inputs, char *panel) noexcept nogil:
+    """Pack one tap of all groups for the CHANNELS panel; return whether all of it is finite."""
+    cdef Py_ssize_t k, group
+    cdef const char *src
+    cdef char *dst = panel + t * w.channels * w.group_panel * w.size
     cdef int finite = 1
-    for t in range(w.taps):
-        for k in range(w.channels):
-            dst = panel + ((t * w.channels + k) * w.group_panel + group * inputs) * w.size
-            load_row(w.load_dtype, tap_data(w, group, t) + k * w.stride[1], w.stride[2], inputs, dst)
-            finite &= all_finite(w.f64, dst, inputs)
+    for k in range(w.channels):
+        src = tap_data(w, 0, t) + k * w.stride[1]
+        if inputs == 1:
+            load_row(w.load_dtype, src, w.stride[0], w.groups, dst)
+        else:
+            for group in range(w.groups):
+                load_row(w.load_dtype, src + group * w.stride[0], w.stride[2], inputs,
+                         dst + group * inputs * w.size)
+        finite &= all_finite(w.f64, dst, w.groups * inputs)
+        dst += w.group_panel * w.size
     return finite
 
 
@@ -242,8 +248,8 @@ def pack_weights(WeightsTensor weights, unsigned char[::1] packed, const Py_ssiz
         w.order = BY_OUTPUT
     else:
         w.order = BY_TAP if dense else SCATTERED
-    if kernel == CHANNELS:
-        for number in prange(w.groups, nogil=True, schedule="static", num_threads=num_threads):
+    if kernel == CHANNELS or kernel == DEPTHWISE:
+        for number in prange(w.taps, nogil=True, schedule="static", num_threads=num_threads):
             infinite += 1 - pack_lanes(&w, number, inputs, <char *> &packed[0])
     else:
         for number in prange(w.groups * w.blocks, nogil=True, schedule="dynamic",

@@ -1,0 +1,67 @@
+/* Depthwise convolution with channels last: one input and one output channel a group, so that every
+ * lane of a vector is a channel and diff_dst is read where it lies, in its own type.
+ *
+ * A span is a run of positions that read the same taps of the last axis. Memory is the limit: a
+ * product costs one load from the first-level cache, half of what the load of an element costs that
+ * comes from memory. */
+#ifndef GRADOPS_DEPTHWISE_H
+#define GRADOPS_DEPTHWISE_H
+
+#include "vector_io.h"
+
+/* What a span reads; bytes, except `weight_pitch` and the sizes of arrays. */
+typedef struct {
+    ptrdiff_t rows;                 /* rows of taps that lie inside diff_dst */
+    const char *const *row;         /* [rows] */
+    const char *const *weight;      /* [rows]: panels [tap][channel] of the computing type */
+    ptrdiff_t weight_pitch;         /* elements from tap to tap */
+    ptrdiff_t taps;                 /* taps of each row */
+    const ptrdiff_t *offset;        /* [taps]: from row to what the tap reads at the first position */
+    ptrdiff_t step;                 /* from position to position in diff_dst */
+    ptrdiff_t dst_step;             /* ... and in diff_src */
+    int accumulate;
+} Span;
+
+#define SPAN_MR 4
+#define SPAN_NV (VECTOR_REGISTERS == 32 ? 4 : 2)
+
+#define REAL float
+#define VEC vec_f32
+#define LANES LANES_F32
+#define NAME(x) x##_f32
+#define SIZE 4
+#include "depthwise_body.h"
+#undef NAME
+#undef SIZE
+#define NAME(x) x##_f16
+#define SIZE 2
+#include "depthwise_body.h"
+#undef NAME
+#define NAME(x) x##_bf16
+#include "depthwise_body.h"
+#undef REAL
+#undef VEC
+#undef LANES
+#undef NAME
+#undef SIZE
+#define REAL double
+#define VEC vec_f64
+#define LANES LANES_F64
+#define NAME(x) x##_f64
+#define SIZE 8
+#include "depthwise_body.h"
+#undef REAL
+#undef VEC
+#undef LANES
+#undef NAME
+#undef SIZE
+
+static void run_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
+                     ptrdiff_t channels, char *dst) {
+    if (dtype == F32) span_f32(span, first, positions, channels, dst);
+    else if (dtype == F16) span_f16(span, first, positions, channels, dst);
+    else if (dtype == BF16) span_bf16(span, first, positions, channels, dst);
+    else span_f64(span, first, positions, channels, dst);
+}
+
+#endif

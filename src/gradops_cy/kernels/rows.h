@@ -1,0 +1,88 @@
+/* Rows of tensor elements to and from the type that computes. */
+#ifndef GRADOPS_ROWS_H
+#define GRADOPS_ROWS_H
+
+#include "vector_io.h"
+
+/* Rows are short as often as long: a loop of vectors beats a call of memcpy up to some hundred
+ * bytes, and is never much slower. */
+#define DEFINE_ROWS(suffix, real, vec, lanes, size, from, to)                                      \
+    INLINE void load_row_##suffix(const char *src, ptrdiff_t stride, ptrdiff_t n, real *dst) {     \
+        ptrdiff_t j = 0;                                                                           \
+        if (stride == size) {                                                                      \
+            for (; j + lanes <= n; j += lanes)                                                     \
+                *(vec *)(dst + j) = read_##suffix(src + j * size, lanes);                          \
+            if (j < n)                                                                             \
+                store_first_##to(dst + j, read_##suffix(src + j * size, (int)(n - j)), n - j);     \
+            return;                                                                                \
+        }                                                                                          \
+        for (; j < n; j++) dst[j] = from(src + j * stride);                                        \
+    }                                                                                              \
+    INLINE void store_row_##suffix(const real *src, ptrdiff_t src_stride, char *dst,               \
+                                   ptrdiff_t dst_stride, ptrdiff_t n, int accumulate) {            \
+        ptrdiff_t j = 0;                                                                           \
+        if (src_stride == 1 && dst_stride == size) {                                               \
+            for (; j + lanes <= n; j += lanes) {                                                   \
+                vec v = *(const vec *)(src + j);                                                   \
+                if (accumulate) v += read_##suffix(dst + j * size, lanes);                         \
+                write_##suffix(dst + j * size, v, lanes);                                          \
+            }                                                                                      \
+            if (j < n) {                                                                           \
+                vec v = load_first_##to(src + j, n - j);                                           \
+                if (accumulate) v += read_##suffix(dst + j * size, (int)(n - j));                  \
+                write_##suffix(dst + j * size, v, (int)(n - j));                                   \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
+        for (; j < n; j++) {                                                                       \
+            char *d = dst + j * dst_stride;                                                        \
+            real x = src[j * src_stride];                                                          \
+            put_##suffix(d, accumulate ? from(d) + x : x);                                         \
+        }                                                                                          \
+    }
+
+INLINE float get_f32(const char *p) { return *(const float *)p; }
+INLINE void put_f32(char *p, float x) { *(float *)p = x; }
+INLINE double get_f64(const char *p) { return *(const double *)p; }
+INLINE void put_f64(char *p, double x) { *(double *)p = x; }
+INLINE float get_f16(const char *p) { return float_from_f16(*(const uint16_t *)p); }
+INLINE void put_f16(char *p, float x) { *(uint16_t *)p = f16_from_float(x); }
+INLINE float get_bf16(const char *p) { return float_from_bf16(*(const uint16_t *)p); }
+INLINE void put_bf16(char *p, float x) { *(uint16_t *)p = bf16_from_float(x); }
+
+DEFINE_ROWS(f32, float, vec_f32, LANES_F32, 4, get_f32, f32)
+DEFINE_ROWS(f16, float, vec_f32, LANES_F32, 2, get_f16, f32)
+DEFINE_ROWS(bf16, float, vec_f32, LANES_F32, 2, get_bf16, f32)
+DEFINE_ROWS(f64, double, vec_f64, LANES_F64, 8, get_f64, f64)
+
+INLINE void load_row_raw16(const char *src, ptrdiff_t stride, ptrdiff_t n, uint16_t *dst) {
+    ptrdiff_t j = 0;
+    if (stride == 2) {
+        for (; j + 2 * LANES_F32 <= n; j += 2 * LANES_F32)
+            *(vec_f32 *)(dst + j) = *(const vec_f32 *)(src + 2 * j);
+        if (j < n) memcpy(dst + j, src + 2 * j, 2 * (size_t)(n - j));
+        return;
+    }
+    for (; j < n; j++) dst[j] = *(const uint16_t *)(src + j * stride);
+}
+
+/* dst[j] = src[j] for j < n, converted; src_stride in bytes. */
+static void load_row(int dtype, const char *src, ptrdiff_t src_stride, ptrdiff_t n, void *dst) {
+    if (dtype == F32) load_row_f32(src, src_stride, n, dst);
+    else if (dtype == F16) load_row_f16(src, src_stride, n, dst);
+    else if (dtype == BF16) load_row_bf16(src, src_stride, n, dst);
+    else if (dtype == F64) load_row_f64(src, src_stride, n, dst);
+    else load_row_raw16(src, src_stride, n, dst);
+}
+
+/* dst[j] = src[j], or dst[j] + src[j] with accumulate, for j < n, rounded once;
+ * src_stride in elements, dst_stride in bytes. */
+static void store_row(int dtype, const void *src, ptrdiff_t src_stride, char *dst,
+                      ptrdiff_t dst_stride, ptrdiff_t n, int accumulate) {
+    if (dtype == F32) store_row_f32(src, src_stride, dst, dst_stride, n, accumulate);
+    else if (dtype == F16) store_row_f16(src, src_stride, dst, dst_stride, n, accumulate);
+    else if (dtype == BF16) store_row_bf16(src, src_stride, dst, dst_stride, n, accumulate);
+    else store_row_f64(src, src_stride, dst, dst_stride, n, accumulate);
+}
+
+#endif

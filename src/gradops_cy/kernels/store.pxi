@@ -1,0 +1,153 @@
+# From the sums of residue classes in scratch to diff_src, rounded once.
+
+cdef extern from "interleave.h" nogil:
+    void interleave(int size, Py_ssize_t streams, const char **src, Py_ssize_t n,
+                    void *dst) noexcept
+
+cdef enum:
+    MOST_STREAMS = 64       # residue classes of the last axis that are stored together
+
+
+# Where a task's results go, and the classes that wait to be stored with others.
+cdef struct Results:
+    char *dst                           # diff_src at the block's first position of residue 0
+    Py_ssize_t channels
+    Py_ssize_t channel_pitch            # of scratch, in elements
+    Py_ssize_t position_pitch
+    Py_ssize_t step[3]                  # of diff_src, from position to position of a class
+    Py_ssize_t start_w
+    Py_ssize_t streams
+    const char *waiting[MOST_STREAMS]
+    Py_ssize_t pitch[MOST_STREAMS][3]
+    Py_ssize_t total                    # positions that wait
+
+
+cdef Results expect_results(const Work *work, const Task *task, Py_ssize_t group,
+                            Py_ssize_t groups) noexcept nogil:
+    cdef Results r
+    cdef Tensor y = work.diff_src
+    cdef Py_ssize_t first = work.block[4 * task.block_begin]
+    cdef Py_ssize_t last = task.block_end - 1
+    cdef Py_ssize_t axis
+    r.channels = work.block[4 * last] + work.block[4 * last + 1] - first
+    if work.b.kernel == CHANNELS:
+        r.channels = groups * work.b.input_channels
+    r.channel_pitch, r.position_pitch = 1, work.b.result_pitch
+    if work.b.kernel == COLUMNS:
+        r.channel_pitch, r.position_pitch = work.b.result_pitch, 1
+    r.dst = y.data + task.image * y.stride[0]
+    r.dst += (group * work.b.input_channels + first) * y.stride[1]
+    for axis in range(3):
+        r.step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
+        r.dst += task.start[axis] * r.step[axis]
+    r.start_w = task.start[2]
+    r.streams = r.total = 0
+    return r
+
+
+cdef void store_line(const Work *work, const Results *r, const char *c, char *dst, Py_ssize_t count,
+                     char *staging) noexcept nogil:
+    """Store `count` positions of a row.
+
+    The inner loop runs along the axis on which diff_src is denser; where scratch lies the other
+    way round, it is transposed first, a strip at a time.
+    """
+    cdef Py_ssize_t channel_stride = work.diff_src.stride[1]
+    cdef Py_ssize_t channels = r.channels
+    cdef int dtype = work.b.dtype
+    cdef int add = work.accumulate
+    cdef Py_ssize_t size = work.size
+    cdef Py_ssize_t step = r.step[2]
+    cdef Py_ssize_t j, i, rows, strip
+    if magnitude(channel_stride) < magnitude(step):
+        if r.channel_pitch == 1:
+            for j in range(count):
+                store_row(dtype, c + j * r.position_pitch * size, 1, dst + j * step, channel_stride,
+                          channels, add)
+            return
+        for strip in range((count + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
+            j = strip * TRANSPOSE_ROWS
+            rows = min(TRANSPOSE_ROWS, count - j)
+            transpose(size, c + j * size, r.channel_pitch, staging, channels, NULL, channels, rows)
+            for i in range(rows):
+                store_row(dtype, staging + i * channels * size, 1, dst + (j + i) * step,
+                          channel_stride, channels, add)
+    else:
+        if r.position_pitch == 1:
+            for j in range(channels):
+                store_row(dtype, c + j * r.channel_pitch * size, 1, dst + j * channel_stride, step,
+                          count, add)
+            return
+        for strip in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
+            j = strip * TRANSPOSE_ROWS
+            rows = min(TRANSPOSE_ROWS, channels - j)
+            transpose(size, c + j * size, r.position_pitch, staging, count, NULL, count, rows)
+            for i in range(rows):
+                store_row(dtype, staging + i * count * size, 1, dst + (j + i) * channel_stride,
+                          step, count, add)
+
+
+cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *residue,
+                        Py_ssize_t planes, Py_ssize_t rows, char *staging) noexcept nogil:
+    """Store the waiting classes, which differ in the last axis alone, as whole rows.
+
+    An element at a time at a stride takes longer than the sums of a small kernel.
+    """
+    cdef Tensor y = work.diff_src
+    cdef Py_ssize_t size = work.size
+    cdef Py_ssize_t strip = 1 if r.position_pitch == 1 else TRANSPOSE_ROWS
+    cdef Py_ssize_t most = (r.total + r.streams - 1) // r.streams
+    cdef char *line = staging + r.streams * TRANSPOSE_ROWS * most * size
+    cdef Py_ssize_t jd, jh, j, i, s, width, count
+    cdef const char *src[MOST_STREAMS]
+    cdef char *dst
+    for jd in range(planes):
+        for jh in range(rows):
+            dst = r.dst + jd * r.step[0] + jh * r.step[1] + residue[0] * y.stride[2]
+            dst += residue[1] * y.stride[3]
+            j = 0
+            while j < r.channels:
+                width = min(strip, r.channels - j)
+                for s in range(r.streams):
+                    src[s] = r.waiting[s] + size * (
+                        j * r.channel_pitch
+                        + (jd * r.pitch[s][0] + jh * r.pitch[s][1]) * r.position_pitch)
+                    if r.position_pitch != 1:
+                        count = (r.total - s + r.streams - 1) // r.streams
+                        transpose(size, src[s], r.position_pitch,
+                                  staging + s * TRANSPOSE_ROWS * most * size, most, NULL, count,
+                                  width)
+                        src[s] = staging + s * TRANSPOSE_ROWS * most * size
+                for i in range(width):
+                    interleave(size, r.streams, src, r.total, line)
+                    store_row(work.b.dtype, line, 1, dst + (j + i) * y.stride[1], y.stride[4],
+                              r.total, work.accumulate)
+                    for s in range(r.streams):
+                        src[s] += most * size
+                j += strip
+
+
+cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
+                      const Py_ssize_t *count, const char *c, char *staging) noexcept nogil:
+    """Store a class, or let it wait for the others of its rows."""
+    cdef Tensor y = work.diff_src
+    cdef Py_ssize_t pitch[3]
+    cdef Py_ssize_t jd, jh
+    cdef char *dst = r.dst + residue[0] * y.stride[2] + residue[1] * y.stride[3]
+    class_pitch(work, count, pitch)
+    if not work.b.interleave:
+        dst += residue[2] * y.stride[4]
+        for jd in range(count[0]):
+            for jh in range(count[1]):
+                store_line(work, r, c + (jd * pitch[0] + jh * pitch[1]) * r.position_pitch
+                           * work.size, dst + jd * r.step[0] + jh * r.step[1], count[2], staging)
+        return
+    r.waiting[r.streams] = c
+    r.pitch[r.streams][0], r.pitch[r.streams][1] = pitch[0], pitch[1]
+    r.streams += 1
+    r.total += count[2]
+    # The last class of these rows that has a position in this block.
+    if residue[2] + 1 == min(work.axis[2].out_step, work.axis[2].result) or positions(
+            &work.axis[2], r.start_w, residue[2] + 1) == 0:
+        store_streams(work, r, residue, count[0], count[1], staging)
+        r.streams = r.total = 0

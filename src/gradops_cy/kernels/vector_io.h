@@ -1,0 +1,95 @@
+/* One vector of tensor elements to and from the type that computes; the vector form of half.h.
+ *
+ * With n < LANES only the first n elements are touched: loads fill up with zeros. */
+#ifndef GRADOPS_VECTOR_IO_H
+#define GRADOPS_VECTOR_IO_H
+
+#include "half.h"
+#include "transpose.h"
+
+INLINE vec_f32 read_f32(const char *p, int n) {
+    return n == LANES_F32 ? *(const vec_f32 *)p : load_first_f32((const float *)p, n);
+}
+INLINE void write_f32(char *p, vec_f32 v, int n) {
+    if (n == LANES_F32) *(vec_f32 *)p = v;
+    else store_first_f32((float *)p, v, n);
+}
+INLINE vec_f64 read_f64(const char *p, int n) {
+    return n == LANES_F64 ? *(const vec_f64 *)p : load_first_f64((const double *)p, n);
+}
+INLINE void write_f64(char *p, vec_f64 v, int n) {
+    if (n == LANES_F64) *(vec_f64 *)p = v;
+    else store_first_f64((double *)p, v, n);
+}
+
+#if VECTOR_BYTES == 64
+
+INLINE __m256i load_halves(const char *p, int n) {
+    if (n == 16) return _mm256_loadu_si256((const void *)p);
+    return _mm256_maskz_loadu_epi16((__mmask16)(0xffffu >> (16 - n)), p);
+}
+INLINE void store_halves(char *p, __m256i v, int n) {
+    if (n == 16) _mm256_storeu_si256((void *)p, v);
+    else _mm256_mask_storeu_epi16(p, (__mmask16)(0xffffu >> (16 - n)), v);
+}
+INLINE vec_f32 read_f16(const char *p, int n) { return (vec_f32)_mm512_cvtph_ps(load_halves(p, n)); }
+INLINE void write_f16(char *p, vec_f32 v, int n) {
+    store_halves(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT), n);
+}
+INLINE vec_f32 read_bf16(const char *p, int n) {
+    return (vec_f32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_halves(p, n)), 16);
+}
+/* bf16_from_float, lane by lane. */
+INLINE void write_bf16(char *p, vec_f32 v, int n) {
+    __m512i u = (__m512i)v, high = _mm512_srli_epi32(u, 16);
+    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __m512i nan = _mm512_or_si512(_mm512_and_si512(high, _mm512_set1_epi32(0x8000)),
+                                  _mm512_set1_epi32(0x7fc0));
+    __mmask16 unordered = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    store_halves(p, _mm512_cvtepi32_epi16(
+        _mm512_mask_mov_epi32(_mm512_srli_epi32(sum, 16), unordered, nan)), n);
+}
+
+#else
+
+INLINE vec_f32 read_f16(const char *p, int n) {
+    const uint16_t *s = (const uint16_t *)p;
+    vec_f32 v = {0};
+#if VECTOR_BYTES == 32
+    if (n == 8) return (vec_f32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+#endif
+    for (int i = 0; i < n; i++) v[i] = float_from_f16(s[i]);
+    return v;
+}
+INLINE void write_f16(char *p, vec_f32 v, int n) {
+    uint16_t *d = (uint16_t *)p;
+#if VECTOR_BYTES == 32
+    if (n == 8) {
+        _mm_storeu_si128((void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+        return;
+    }
+#endif
+    for (int i = 0; i < n; i++) d[i] = f16_from_float(v[i]);
+}
+INLINE vec_f32 read_bf16(const char *p, int n) {
+    const uint16_t *s = (const uint16_t *)p;
+    vec_f32 v = {0};
+#if VECTOR_BYTES == 32
+    if (n == 8)
+        return (vec_f32)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16);
+#endif
+    for (int i = 0; i < n; i++) v[i] = float_from_bf16(s[i]);
+    return v;
+}
+INLINE void write_bf16(char *p, vec_f32 v, int n) {
+    float f[LANES_F32];
+    uint16_t h[LANES_F32];
+    memcpy(f, &v, sizeof f);
+    for (int i = 0; i < LANES_F32; i++) h[i] = bf16_from_float(f[i]);
+    memcpy(p, h, 2 * (size_t)n);
+}
+
+#endif
+
+#endif
