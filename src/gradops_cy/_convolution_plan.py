@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import gcd, prod
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
 from gradops_cy._convolution_problem import ConvProblem
 
-ROWS, COLUMNS, CHANNELS, AMX, DEPTHWISE = 0, 1, 2, 3, 4
+ROWS, COLUMNS, CHANNELS, AMX, DEPTHWISE = range(5)
 KERNEL_NAMES = ("rows", "columns", "channels", "amx", "depthwise")
 AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
 
@@ -27,6 +28,8 @@ AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
 WORKSPACE = 1 << 20
 # Enough positions to use a weight panel well while it is in cache.
 BLOCK_POSITIONS = 512
+# Channels that are transposed together: their rows should stay in the first-level cache.
+BOX_VECTORS = 2
 # A row longer than this is cut anyway.
 BLOCK_WIDTH = 2048
 # More residue classes than this are not all walked through.
@@ -106,6 +109,8 @@ class Plan:
         single = problem.input_channels == problem.output_channels == 1
         if single and last and layout.diff_dst_channels_last and problem.groups > 1:
             return DEPTHWISE
+        if single and 2 * problem.groups >= self.lanes and not self.zero_first:
+            return DEPTHWISE
         if self.exact_halo:
             return ROWS
         inputs, lanes = problem.input_channels, self.lanes
@@ -149,11 +154,11 @@ class Plan:
             COLUMNS: False,
             AMX: False,
             CHANNELS: False,
-            DEPTHWISE: True,
+            DEPTHWISE: layout.diff_dst_channels_last and layout.diff_src_channels_last,
         }[self.kernel]
-        self.direct = self.kernel == DEPTHWISE or (
-            writes and lanes_fit and self.kernel in (ROWS, CHANNELS)
-        )
+        self.direct = writes and lanes_fit and self.kernel in (ROWS, CHANNELS)
+        if self.kernel == DEPTHWISE:
+            self.direct = not self.windowed
 
     # -- which blocks ----------------------------------------------------------------------
 
@@ -161,6 +166,8 @@ class Plan:
         problem = self.problem
         self.chunk = problem.output_channels
         self.task_groups = problem.groups if self.over_groups else 1
+        if self.kernel == DEPTHWISE and self.windowed:
+            self.task_groups = min(problem.groups, BOX_VECTORS * self.lanes)
         self.channel_splits = self.class_splits = 1
         self.flatten = False
         self.nv = self.rows_nv
@@ -257,7 +264,7 @@ class Plan:
                 self.channel_splits = min(2 * self.channel_splits, len(self.blocks))
             elif self.block[2] > 1:
                 self.block[2] = _cut(self.counts[2], -(-self.block[2] // 2))
-            elif self.class_splits < len(self.residues):
+            elif self.kernel != DEPTHWISE and self.class_splits < len(self.residues):
                 self.class_splits = min(2 * self.class_splits, len(self.residues))
             else:
                 break
@@ -386,7 +393,7 @@ class Plan:
         With a few classes it is better to write every element once, zero or not; strides far
         above the kernel leave more empty classes than there is other work.
         """
-        return prod(self.axis(number, 1).classes for number in range(3)) > MOST_CLASSES
+        return prod(map(min, self._out_steps, self.problem.diff_src)) > MOST_CLASSES
 
     @property
     def residues(self) -> Array:
@@ -443,7 +450,10 @@ class Plan:
             elements = (window + 2 * AMX_ROWS + axes[2].window) * _up(channels, AMX_K)
             pointers = most_taps
         elif self.kernel == DEPTHWISE:
-            channels, pointers = 0, 4 * most_taps
+            pointers, channels = 4 * most_taps, self.task_groups
+            if self.windowed:
+                elements = pitch * prod(map(self._source_extent, axes))
+                results = pitch * prod(map(mul, self.block, self._out_steps))
         else:
             row = channels * self.merge
             if self.kernel == CHANNELS:
@@ -454,7 +464,8 @@ class Plan:
             zeros, pointers = row, prod(self.block) * (1 + most_taps)
         channels = max(channels, pitch if self.kernel != COLUMNS else rows)
         streams = self._out_steps[2] if self.interleave else 1
-        staging = 16 * max(axes[2].window, self.block[2], channels) + staging_rows * channels
+        longest = max(axes[2].window, self.block[2] * self._out_steps[2], channels)
+        staging = 16 * longest + staging_rows * channels
         staging = max(staging, 17 * streams * (self.block[2] + 1) + self.lanes)
         sizes = {
             "zero_bytes": zeros * self.size,
@@ -464,6 +475,13 @@ class Plan:
             "staging_bytes": staging * self.size,
         }
         return {name: _up(value, 64) for name, value in sizes.items()}
+
+    def _source_extent(self, axis: Axis) -> int:
+        """Return the source coordinates that a block spans at most."""
+        if not len(axis.offsets):
+            return 0
+        span = int(np.ptp(axis.offsets)) + (axis.block - 1) * axis.in_step + 1
+        return min(axis.source, span)
 
     def _scratch_bytes(self) -> int:
         return sum(self._sizes().values())

@@ -9,6 +9,7 @@ from cython.parallel cimport prange, threadid
 from libc.string cimport memset
 
 cdef extern from "rows.h" nogil:
+    int F32
     int F64
     int RAW16
     int element_size(int dtype) noexcept
@@ -181,7 +182,7 @@ cdef void run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssi
     cdef int more
     # Scratch is [channel][position] for COLUMNS, [position][channel] for the others.
     unit = work.size if work.b.kernel == COLUMNS else work.b.result_pitch * work.size
-    results = expect_results(work, task, group, groups)
+    expect_results(work, task, group, groups, &results)
     first = 0
     while first < work.b.output_channels:
         chunk = min(work.b.chunk, work.b.output_channels - first)
@@ -208,17 +209,6 @@ cdef void run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssi
                 store_class(work, &results, residue, count, result, s.staging)
             used += class_extent(work, count)
         first += chunk
-
-
-cdef void run_depthwise(const Work *work, const Task *task, char *pointers) noexcept nogil:
-    cdef Py_ssize_t c, axis
-    cdef Py_ssize_t count[3]
-    cdef const Py_ssize_t *residue
-    for c in range(task.class_begin, task.class_end):
-        residue = work.residue + 5 * c
-        for axis in range(3):
-            count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
-        compute_depthwise(work, task, residue, count, pointers)
 
 
 cdef void run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept nogil:

@@ -5,7 +5,7 @@ cdef extern from "interleave.h" nogil:
                     void *dst) noexcept
 
 cdef enum:
-    MOST_STREAMS = 64       # residue classes of the last axis that are stored together
+    MOST_STREAMS = 64       # residue classes of the last axis
 
 
 # Where a task's results go, and the classes that wait to be stored with others.
@@ -22,9 +22,8 @@ cdef struct Results:
     Py_ssize_t total                    # positions that wait
 
 
-cdef Results expect_results(const Work *work, const Task *task, Py_ssize_t group,
-                            Py_ssize_t groups) noexcept nogil:
-    cdef Results r
+cdef void expect_results(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+                         Results *r) noexcept nogil:
     cdef Tensor y = work.diff_src
     cdef Py_ssize_t first = work.block[4 * task.block_begin]
     cdef Py_ssize_t last = task.block_end - 1
@@ -42,7 +41,6 @@ cdef Results expect_results(const Work *work, const Task *task, Py_ssize_t group
         r.dst += task.start[axis] * r.step[axis]
     r.start_w = task.start[2]
     r.streams = r.total = 0
-    return r
 
 
 cdef void store_line(const Work *work, const Results *r, const char *c, char *dst, Py_ssize_t count,
@@ -59,11 +57,15 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
     cdef Py_ssize_t size = work.size
     cdef Py_ssize_t step = r.step[2]
     cdef Py_ssize_t j, i, rows, strip
+    cdef bint plain = element_size(dtype) == size and not add
     if magnitude(channel_stride) < magnitude(step):
         if r.channel_pitch == 1:
             for j in range(count):
                 store_row(dtype, c + j * r.position_pitch * size, 1, dst + j * step, channel_stride,
                           channels, add)
+            return
+        if plain and channel_stride == size and step % size == 0:
+            transpose(size, c, r.channel_pitch, dst, step // size, NULL, channels, count)
             return
         for strip in range((count + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             j = strip * TRANSPOSE_ROWS
@@ -77,6 +79,9 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
             for j in range(channels):
                 store_row(dtype, c + j * r.channel_pitch * size, 1, dst + j * channel_stride, step,
                           count, add)
+            return
+        if plain and step == size and channel_stride % size == 0:
+            transpose(size, c, r.position_pitch, dst, channel_stride // size, NULL, count, channels)
             return
         for strip in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             j = strip * TRANSPOSE_ROWS

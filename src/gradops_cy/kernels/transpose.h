@@ -92,29 +92,42 @@ INLINE void store_first_u16(uint16_t *p, vec_f32 v, ptrdiff_t n) {
 #endif
 }
 
-/* dst[place[c] + r] = src[r][c] for r < rows <= L, c < cols; without place, place[c] = c * dst_pitch.
- * Pitches and places in elements. */
+/* Keeps a pointer in its register: GCC otherwise holds one address for each row, on the stack. */
+#define HOLD(pointer) __asm__("" : "+r"(pointer))
+
+/* One square: rows and width at most L; constant where this is called. */
 #define DEFINE_STRIP(suffix, square, type, vec, L)                                                 \
-    INLINE void strip_##suffix(const type *src, ptrdiff_t src_pitch, type *dst,                    \
+    INLINE void piece_##suffix(const type *src, ptrdiff_t src_pitch, type *dst,                    \
+                               ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,        \
+                               ptrdiff_t width) {                                                  \
+        vec v[L];                                                                                  \
+        _Pragma("GCC unroll 16") for (int r = 0; r < L; r++) {                                     \
+            v[r] = r < rows ? load_first_##suffix(src, width) : (vec){0};                          \
+            src += src_pitch;                                                                      \
+            HOLD(src);                                                                             \
+        }                                                                                          \
+        square_##square(v);                                                                        \
+        _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {                                     \
+            if (i >= width) break;                                                                 \
+            if (place) store_first_##suffix(dst + place[i], v[i], rows);                           \
+            else store_first_##suffix(dst, v[i], rows);                                            \
+            dst += place ? 0 : dst_pitch;                                                          \
+            HOLD(dst);                                                                             \
+        }                                                                                          \
+    }                                                                                              \
+    /* dst[place[c] + r] = src[r][c] for r < rows <= L, c < cols; without place, place[c] is       \
+     * c * dst_pitch. Pitches and places in elements. */                                           \
+    static void strip_##suffix(const type *src, ptrdiff_t src_pitch, type *dst,                    \
                                ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,        \
                                ptrdiff_t cols) {                                                   \
-        for (ptrdiff_t c = 0; c < cols; c += L) {                                                  \
+        ptrdiff_t c = 0;                                                                           \
+        if (rows == L && !place)                                                                   \
+            for (; c + L <= cols; c += L)                                                          \
+                piece_##suffix(src + c, src_pitch, dst + c * dst_pitch, dst_pitch, NULL, L, L);    \
+        for (; c < cols; c += L) {                                                                 \
             ptrdiff_t width = cols - c < L ? cols - c : L;                                         \
-            vec v[L];                                                                              \
-            if (rows == L) {                                                                       \
-                _Pragma("GCC unroll 16") for (int r = 0; r < L; r++)                               \
-                    v[r] = load_first_##suffix(src + r * src_pitch + c, width);                    \
-            } else {                                                                               \
-                _Pragma("GCC unroll 16") for (int r = 0; r < L; r++)                               \
-                    v[r] = r < rows ? load_first_##suffix(src + r * src_pitch + c, width)          \
-                                    : (vec){0};                                                    \
-            }                                                                                      \
-            square_##square(v);                                                                    \
-            _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {                                 \
-                if (i >= width) break;                                                             \
-                ptrdiff_t at = place ? place[c + i] : (c + i) * dst_pitch;                         \
-                store_first_##suffix(dst + at, v[i], rows);                                        \
-            }                                                                                      \
+            if (place) piece_##suffix(src + c, src_pitch, dst, 0, place + c, rows, width);         \
+            else piece_##suffix(src + c, src_pitch, dst + c * dst_pitch, dst_pitch, NULL, rows, width); \
         }                                                                                          \
     }
 DEFINE_STRIP(f32, f32, float, vec_f32, LANES_F32)
