@@ -6,7 +6,7 @@ for all dtypes (Cython has no buffers of halves) and for any strides.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -23,7 +23,10 @@ DTYPE_CODES: dict[np.dtype[Any], int] = {
     BFLOAT16: 2,
     np.dtype(np.float64): 3,
 }
+DTYPES = {code: dtype for dtype, code in DTYPE_CODES.items()}
 DTYPE_NAMES = {0: "f32", 1: "f16", 2: "bf16", 3: "f64"}
+
+_BYTE = np.dtype(np.uint8)
 
 DATA_FORMATS = ("NXC", "NCX", "NWC", "NHWC", "NDHWC", "NCW", "NCHW", "NCDHW")
 
@@ -36,11 +39,18 @@ class Extents(NamedTuple):
     spatial: tuple[int, ...]
 
 
+def is_array(value: object) -> TypeGuard[Array]:
+    """Tell whether `value` is a NumPy array without a mask."""
+    return type(value) is np.ndarray or (
+        isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
+    )
+
+
 def check_array(op: str, name: str, value: object) -> Array:
     """Return `value` if it is a NumPy array of a supported dtype, in native byte order."""
-    if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
+    if not is_array(value):
         raise TypeError(f"{op}: {name} must be a NumPy array, got {type(value).__name__}")
-    if value.dtype.newbyteorder("=") not in DTYPE_CODES:
+    if value.dtype not in DTYPE_CODES and value.dtype.newbyteorder("=") not in DTYPE_CODES:
         raise TypeError(
             f"{op}: {name} must have dtype float32, float16, bfloat16 or float64, got {value.dtype}"
         )
@@ -55,7 +65,7 @@ def check_rank(op: str, name: str, rank: int) -> None:
 
 def same_dtype(op: str, name: str, found_dtype: np.dtype[Any], required: np.dtype[Any]) -> None:
     """Raise unless two dtypes agree up to byte order."""
-    if found_dtype.newbyteorder("=") != required.newbyteorder("="):
+    if found_dtype != required and found_dtype.newbyteorder("=") != required.newbyteorder("="):
         raise TypeError(f"{op}: {name} must have dtype {required}, got {found_dtype}")
 
 
@@ -96,21 +106,24 @@ def native(array: Array) -> Array:
     return array.astype(array.dtype.newbyteorder("="), order="K", copy=True, subok=False)
 
 
+# By format and rank: the index that adds the absent spatial axes, and the order of all five.
+_ALL = slice(None)
+_FIVE_AXES: dict[tuple[str, int], tuple[tuple[slice | None, ...], tuple[int, ...]]] = {
+    (fmt, rank): (((_ALL,) * leading + (None,) * (5 - rank)), axes)
+    for fmt, leading, axes in (("NXC", 1, (0, 4, 1, 2, 3)), ("NCX", 2, (0, 1, 2, 3, 4)))
+    for rank in (3, 4, 5)
+}
+
+
 def canonical(array: Array, fmt: str) -> Array:
     """Return the (N, C, D, H, W) view of a data tensor, absent axes of extent 1."""
-    if fmt == "NXC":
-        array = array.transpose(0, -1, *range(1, array.ndim - 1))
-    missing = 5 - array.ndim
-    return (
-        array.reshape(array.shape)
-        if not missing
-        else array[(slice(None), slice(None), *(np.newaxis,) * missing)]
-    )
+    index, axes = _FIVE_AXES[fmt, array.ndim]
+    return array[index].transpose(axes)
 
 
 def byte_view(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return the strided byte view of `array`, its itemsize as a new last axis."""
-    return array[..., np.newaxis].view(np.uint8)
+    return array[..., None].view(_BYTE)
 
 
 def overlaps_itself(array: Array) -> bool:
@@ -155,17 +168,18 @@ def result_array(
             raise ValueError(
                 f"{op}: the result must fit into the address space, got shape {shape}"
             ) from None
-    if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
+    if not is_array(out):
         raise TypeError(f"{op}: out must be a NumPy array or None, got {type(out).__name__}")
     if out.dtype != dtype:
         raise TypeError(f"{op}: out must have dtype {dtype}, got {out.dtype}")
     if out.shape != shape:
         raise ValueError(f"{op}: out must have shape {shape}, got {out.shape}")
-    if not out.flags.writeable:
+    flags = out.flags
+    if not flags.writeable:
         raise ValueError(f"{op}: out must be writeable, got a read-only array")
-    if not out.flags.aligned:
+    if not flags.aligned:
         raise ValueError(f"{op}: out must be aligned, got an unaligned array")
-    if out.size and overlaps_itself(out):
+    if not flags.c_contiguous and out.size and overlaps_itself(out):
         raise ValueError(
             f"{op}: out must have one place per element, got strides {out.strides} "
             f"for shape {out.shape}"

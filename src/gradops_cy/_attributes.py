@@ -33,6 +33,8 @@ def shown(value: int) -> str:
 
 def as_integer(value: object) -> int | None:
     """Return the int that a value is, or None; a bool is none."""
+    if type(value) is int:
+        return value
     if isinstance(value, (bool, np.bool_)):
         return None
     try:
@@ -74,17 +76,44 @@ def integers(op: str, name: str, value: object, length: int, *, minimum: int) ->
         raise ValueError(
             f"{op}: {name} must have {length} elements, one per spatial axis, got {len(values)}"
         )
+    return _each(op, name, values, minimum=minimum)
+
+
+def _each(op: str, name: str, values: list[object], *, minimum: int) -> tuple[int, ...]:
     return tuple(
-        integer(op, f"{name}[{i}]", element, minimum=minimum) for i, element in enumerate(values)
+        element
+        if type(element) is int and minimum <= element <= ATTRIBUTE_MAX
+        else integer(op, f"{name}[{i}]", element, minimum=minimum)
+        for i, element in enumerate(values)
     )
 
 
 def shape(op: str, name: str, value: object) -> tuple[int, ...]:
     """Return `value`, a list or 1-D array of integers, as a tuple of non-negative extents."""
     values = items(op, name, value, "a list or 1-D array of integers")
-    return tuple(
-        integer(op, f"{name}[{i}]", element, minimum=0) for i, element in enumerate(values)
-    )
+    return _each(op, name, values, minimum=0)
+
+
+def key(values: tuple[object, ...]) -> tuple[object, ...] | None:
+    """Return attributes as a key that no others share, or None for unusual ones.
+
+    Equality alone would take True or 1.0 for 1, so that only None, str, int and lists of int make
+    keys, by their exact types. Lists become tuples: no check tells them apart.
+    """
+    changed = None
+    for i, value in enumerate(values):
+        kind = type(value)
+        if kind is int or kind is str or value is None:
+            continue
+        if kind is list:
+            changed = changed or list(values)
+            changed[i] = value = tuple(value)  # type: ignore[arg-type]
+        elif kind is not tuple:
+            return None
+        for element in value:  # type: ignore[attr-defined]
+            if type(element) is not int:
+                return None
+    return values if changed is None else tuple(changed)
 
 
 def floats(op: str, name: str, value: object, length: int, *, minimum: float) -> tuple[float, ...]:
@@ -122,6 +151,8 @@ def choice(op: str, name: str, value: object, allowed: Sequence[str]) -> str:
     """Return the one of `allowed` that `value` names in any case."""
     if not isinstance(value, str):
         raise TypeError(f"{op}: {name} must be one of {', '.join(allowed)}, got {found(value)}")
+    if value in allowed:
+        return value
     for candidate in allowed:
         if candidate.lower() == value.lower():
             return candidate
@@ -130,6 +161,8 @@ def choice(op: str, name: str, value: object, allowed: Sequence[str]) -> str:
 
 def flag(op: str, name: str, value: object) -> bool:
     """Return `value` as a bool."""
+    if value is True or value is False:
+        return value
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise TypeError(f"{op}: {name} must be True or False, got {found(value)}")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from gradops_cy import _arrays, _attributes, _convolution_plan, _threads
@@ -12,55 +17,140 @@ _AUTO_PAD = ("none", "valid", "same_upper", "same_lower")
 _AUTO_PAD_RULES = ("forward", "page")
 
 
-class ConvCall:
-    """The attributes of one call, read and checked, and the steps that both operators share."""
+class ConvAttributes(NamedTuple):
+    """The attributes of a call as they were given, in the order of the signatures."""
 
-    def __init__(
-        self,
-        op: str,
-        diff_dst: Array,
-        weights: Array,
-        *,
-        strides: object,
-        pads_begin: object,
-        pads_end: object,
-        dilations: object,
-        auto_pad: object,
-        auto_pad_rule: object,
-        output_padding: object,
-        groups: object,
-        data_format: object,
-    ) -> None:
-        self.op = op
-        self.diff_dst = _arrays.check_array(op, "diff_dst", diff_dst)
-        self.weights = _arrays.check_array(op, "weights", weights)
-        _arrays.check_rank(op, "diff_dst", diff_dst.ndim)
-        _arrays.same_dtype(op, "weights", weights.dtype, diff_dst.dtype)
-        if weights.ndim != diff_dst.ndim:
+    dst_shape: object
+    strides: object
+    pads_begin: object
+    pads_end: object
+    dilations: object
+    auto_pad: object
+    auto_pad_rule: object
+    output_padding: object
+    groups: object
+    data_format: object
+    weights_format: object
+
+
+class ConvShapes(NamedTuple):
+    """What the checks of a call read of its arrays."""
+
+    diff_dst: tuple[int, ...]
+    weights: tuple[int, ...]
+    diff_dst_dtype: np.dtype[Any]
+    weights_dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConvForm:
+    """A checked problem with the shapes and the order of axes that its arrays have."""
+
+    problem: ConvProblem
+    dtype: np.dtype[Any]
+    data_format: str
+    diff_dst_shape: tuple[int, ...]
+    diff_src_shape: tuple[int, ...]
+    weights_shape: tuple[int, ...]
+    weights_split: tuple[int, ...]  # with three spatial axes and two of channels for each tensor
+    weights_axes: tuple[int, ...]  # where g, O, I, D, H, W are among them
+
+    def tensor(self, array: Array) -> Array:
+        """Return the (N, C, D, H, W) view of diff_dst or diff_src."""
+        return _arrays.canonical(array, self.data_format)
+
+    def weights(self, array: Array) -> Array:
+        """Return the (g, O, I, D, H, W) view of weights: splitting axes never copies."""
+        return array.reshape(self.weights_split).transpose(self.weights_axes)
+
+
+FormOf = Callable[[str, ConvShapes, ConvAttributes], ConvForm]
+
+
+def remembered(form_of: FormOf) -> FormOf:
+    """Remember the last forms, so that calls in a loop check attributes and shapes once."""
+    cached = lru_cache(maxsize=256)(form_of)
+
+    @wraps(form_of)
+    def remembering(op: str, shapes: ConvShapes, given: ConvAttributes) -> ConvForm:
+        key = _attributes.key(given)
+        if key is None:
+            return form_of(op, shapes, given)
+        return cached(op, shapes, given if key is given else ConvAttributes(*key))
+
+    return remembering
+
+
+def compute(
+    op: str,
+    form_of: FormOf,
+    diff_dst: Array,
+    weights: Array,
+    given: ConvAttributes,
+    out: Array | None,
+    accumulate: object,
+    num_threads: int | None,
+) -> Array:
+    """Check a call and compute its result."""
+    _arrays.check_array(op, "diff_dst", diff_dst)
+    _arrays.check_array(op, "weights", weights)
+    shapes = ConvShapes(diff_dst.shape, weights.shape, diff_dst.dtype, weights.dtype)
+    form = form_of(op, shapes, given)
+    threads = _threads.resolve(op, num_threads)
+    add = _attributes.flag(op, "accumulate", accumulate)
+    result = _arrays.result_array(
+        op,
+        out,
+        form.diff_src_shape,
+        form.dtype,
+        accumulate=add,
+        inputs={"diff_dst": diff_dst, "weights": weights},
+    )
+    if form.problem.batch:
+        _convolution_plan.execute(
+            form.problem,
+            form.tensor(_arrays.native(diff_dst)),
+            form.weights(_arrays.native(weights)),
+            form.tensor(result),
+            accumulate=add,
+            num_threads=threads,
+        )
+    return result
+
+
+class ConvCall:
+    """The attributes of a call, read and checked, and the steps that both operators share."""
+
+    def __init__(self, op: str, shapes: ConvShapes, given: ConvAttributes) -> None:
+        diff_dst, weights = shapes.diff_dst, shapes.weights
+        self.op, self.shapes = op, shapes
+        _arrays.check_rank(op, "diff_dst", len(diff_dst))
+        _arrays.same_dtype(op, "weights", shapes.weights_dtype, shapes.diff_dst_dtype)
+        if len(weights) != len(diff_dst):
             raise ValueError(
-                f"{op}: weights must have {diff_dst.ndim} axes like diff_dst, got {weights.ndim}"
+                f"{op}: weights must have {len(diff_dst)} axes like diff_dst, got {len(weights)}"
             )
-        self.format = _arrays.data_format(op, data_format, diff_dst.ndim)
-        self.dst = _arrays.extents(diff_dst.shape, self.format)
+        self.format = _arrays.data_format(op, given.data_format, len(diff_dst))
+        self.dst = _arrays.extents(diff_dst, self.format)
         self.rank = len(self.dst.spatial)
-        if 0 in weights.shape:
-            raise ValueError(f"{op}: weights must have no zero extent, got shape {weights.shape}")
+        if 0 in weights:
+            raise ValueError(f"{op}: weights must have no zero extent, got shape {weights}")
         if 0 in self.dst.spatial or self.dst.channels == 0:
             raise ValueError(
-                f"{op}: diff_dst must have no zero extent but the batch's, got shape "
-                f"{diff_dst.shape}"
+                f"{op}: diff_dst must have no zero extent but the batch's, got shape {diff_dst}"
             )
         axes = self.rank
-        self.strides = _attributes.integers(op, "strides", strides, axes, minimum=1)
-        self.dilations = _attributes.integers(op, "dilations", dilations, axes, minimum=1)
-        self.pads_begin = _attributes.integers(op, "pads_begin", pads_begin, axes, minimum=0)
-        self.pads_end = _attributes.integers(op, "pads_end", pads_end, axes, minimum=0)
-        self.auto_pad = (
-            "none" if auto_pad is None else _attributes.choice(op, "auto_pad", auto_pad, _AUTO_PAD)
+        self.strides = _attributes.integers(op, "strides", given.strides, axes, minimum=1)
+        self.dilations = _attributes.integers(op, "dilations", given.dilations, axes, minimum=1)
+        self.pads_begin = _attributes.integers(op, "pads_begin", given.pads_begin, axes, minimum=0)
+        self.pads_end = _attributes.integers(op, "pads_end", given.pads_end, axes, minimum=0)
+        auto_pad = "none" if given.auto_pad is None else given.auto_pad
+        self.auto_pad = _attributes.choice(op, "auto_pad", auto_pad, _AUTO_PAD)
+        self.auto_pad_rule = _attributes.choice(
+            op, "auto_pad_rule", given.auto_pad_rule, _AUTO_PAD_RULES
         )
-        self.auto_pad_rule = _attributes.choice(op, "auto_pad_rule", auto_pad_rule, _AUTO_PAD_RULES)
-        self.output_padding = self._read_output_padding(output_padding)
-        self.groups = _attributes.integer(op, "groups", groups, minimum=1)
+        self.output_padding = self._read_output_padding(given.output_padding)
+        self.groups = _attributes.integer(op, "groups", given.groups, minimum=1)
 
     def _read_output_padding(self, value: object) -> tuple[int, ...]:
         if value is None:
@@ -74,7 +164,7 @@ class ConvCall:
                 return (0,) * self.rank
         return _attributes.integers(self.op, "output_padding", value, self.rank, minimum=0)
 
-    def effective_kernel(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
+    def effective_kernel(self, kernel: Sequence[int]) -> tuple[int, ...]:
         """Return the extents that the dilated kernel spans."""
         return tuple((k - 1) * d + 1 for k, d in zip(kernel, self.dilations, strict=True))
 
@@ -88,70 +178,56 @@ class ConvCall:
             odd_at_end = (self.auto_pad == "same_upper") == (self.auto_pad_rule == "forward")
             self.pads_begin, self.pads_end = (small, large) if odd_at_end else (large, small)
 
-    def run(
+    def form(
         self,
-        weights: Array,
-        diff_src: _arrays.Extents,
-        out: Array | None,
-        accumulate: object,
-        num_threads: int | None,
+        inputs: int,
+        spatial: tuple[int, ...],
+        kernel: tuple[int, ...],
+        weights_order: str,
         *,
         transposed: bool,
-    ) -> Array:
-        """Compute the result from weights viewed as (groups, O, I, spatial...)."""
-        op = self.op
-        threads = _threads.resolve(op, num_threads)
-        add = _attributes.flag(op, "accumulate", accumulate)
-        dtype = self.diff_dst.dtype.newbyteorder("=")
-        result = _arrays.result_array(
-            op,
-            out,
-            _arrays.shape_of(diff_src, self.format),
-            dtype,
-            accumulate=add,
-            inputs={"diff_dst": self.diff_dst, "weights": self.weights},
-        )
-        if diff_src.batch == 0:
-            return result
+    ) -> ConvForm:
+        """Return the form of the problem.
+
+        `weights_order` is the order of the weights' axes g, O, I and X, of which g is a part of
+        the axis that it stands before.
+        """
         problem = ConvProblem(
             transposed=transposed,
-            dtype=_arrays.DTYPE_CODES[dtype],
-            batch=diff_src.batch,
+            dtype=_arrays.DTYPE_CODES[self.shapes.diff_dst_dtype.newbyteorder("=")],
+            batch=self.dst.batch,
             groups=self.groups,
-            diff_src_channels=diff_src.channels,
+            diff_src_channels=inputs,
             diff_dst_channels=self.dst.channels,
-            diff_src=_triple(diff_src.spatial),
+            diff_src=_triple(spatial),
             diff_dst=_triple(self.dst.spatial),
-            kernel=_triple(weights.shape[3:]),
+            kernel=_triple(kernel),
             strides=_triple(self.strides),
             dilations=_triple(self.dilations),
             pads_begin=_triple(self.pads_begin, 0),
             rank=self.rank,
         )
-        missing = (np.newaxis,) * (3 - self.rank)
-        _convolution_plan.execute(
-            problem,
-            _arrays.canonical(_arrays.native(self.diff_dst), self.format),
-            _arrays.native(weights)[(slice(None),) * 3 + missing],
-            _arrays.canonical(result, self.format),
-            accumulate=add,
-            num_threads=threads,
+        order = weights_order.replace("X", "DHW")
+        sizes = {
+            "g": self.groups,
+            "O": problem.output_channels,
+            "I": problem.input_channels,
+            **dict(zip("DHW", problem.kernel, strict=True)),
+        }
+        diff_src = _arrays.Extents(self.dst.batch, inputs, spatial)
+        return ConvForm(
+            problem=problem,
+            dtype=_arrays.DTYPES[problem.dtype],
+            data_format=self.format,
+            diff_dst_shape=self.shapes.diff_dst,
+            diff_src_shape=_arrays.shape_of(diff_src, self.format),
+            weights_shape=self.shapes.weights,
+            weights_split=tuple(sizes[letter] for letter in order),
+            weights_axes=tuple(order.index(letter) for letter in "gOIDHW"),
         )
-        return result
 
 
 def _triple(values: tuple[int, ...], fill: int = 1) -> Triple:
     """Put 1 to 3 spatial values at the end of three."""
     a, b, c = (fill,) * (3 - len(values)) + tuple(values)
     return a, b, c
-
-
-def split_axis(array: Array, axis: int, groups: int) -> Array:
-    """Split one axis in two, the group first: always a view."""
-    stride, extent = array.strides[axis], array.shape[axis]
-    return np.lib.stride_tricks.as_strided(
-        array,
-        (*array.shape[:axis], groups, extent // groups, *array.shape[axis + 1 :]),
-        (*array.strides[:axis], stride * (extent // groups), stride, *array.strides[axis + 1 :]),
-        writeable=False,
-    )

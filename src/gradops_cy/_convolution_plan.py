@@ -6,6 +6,7 @@ element is one sum in one fixed order (taps, then channels), however the work is
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -54,7 +55,9 @@ def _cut(extent: int, block: int) -> int:
 def aligned_bytes(count: int) -> Array:
     """Return `count` bytes of uninitialised memory on a cache-line boundary."""
     storage = np.empty(count + 64, np.uint8)
-    offset = -storage.ctypes.data % 64
+    # Several times faster than ndarray.ctypes, and on the way of every call.
+    address = ctypes.addressof(ctypes.c_char.from_buffer(storage.data))
+    offset = -address % 64
     return storage[offset : offset + count]
 
 
@@ -614,6 +617,32 @@ def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, exact_halo:
     return Plan(problem, layout, num_threads, exact_halo)
 
 
+@lru_cache(maxsize=8)
+def _layout(diff_dst_last: bool, diff_src_last: bool, accumulate: bool) -> Layout:
+    return Layout(diff_dst_last, diff_src_last, accumulate)
+
+
+def layout_of(diff_dst: Array, diff_src: Array, accumulate: bool) -> Layout:
+    """Return the layout of (N, C, D, H, W) tensors."""
+    return _layout(_channels_last(diff_dst), _channels_last(diff_src), accumulate)
+
+
+def _channels_last(array: Array) -> bool:
+    return array.strides[1] == array.itemsize
+
+
+def prepare(
+    problem: ConvProblem, layout: Layout, num_threads: int, weights: Array
+) -> tuple[Plan, Array]:
+    """Return the plan that suits the (g, O, I, D, H, W) weights, and the weights packed for it."""
+    plan = plan_for(problem, layout, num_threads, False)
+    packed, finite = plan.pack(weights)
+    if not finite:
+        plan = plan_for(problem, layout, num_threads, True)
+        packed, _ = plan.pack(weights)
+    return plan, packed
+
+
 def execute(
     problem: ConvProblem,
     diff_dst: Array,
@@ -624,18 +653,6 @@ def execute(
     num_threads: int,
 ) -> None:
     """Plan, pack and run, on (N, C, D, H, W) tensors and (g, O, I, D, H, W) weights."""
-    layout = Layout(
-        diff_dst_channels_last=_channels_last(diff_dst),
-        diff_src_channels_last=_channels_last(diff_src),
-        accumulate=accumulate,
-    )
-    plan = plan_for(problem, layout, num_threads, False)
-    packed, finite = plan.pack(weights)
-    if not finite:
-        plan = plan_for(problem, layout, num_threads, True)
-        packed, _ = plan.pack(weights)
+    layout = layout_of(diff_dst, diff_src, accumulate)
+    plan, packed = prepare(problem, layout, num_threads, weights)
     plan.run(diff_dst, packed, diff_src)
-
-
-def _channels_last(array: Array) -> bool:
-    return array.strides[1] == array.itemsize

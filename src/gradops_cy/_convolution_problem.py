@@ -10,7 +10,7 @@ ConvTransposeBackwardData with ``y = x·S + k·D - PB``. They differ in nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from gradops_cy import _arrays
 
@@ -34,6 +34,16 @@ class ConvProblem:
     dilations: Triple
     pads_begin: Triple
     rank: int
+    # Every call looks its plan up, and hashing all of this takes longer than the rest of it.
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values = tuple(getattr(self, name.name) for name in fields(self) if name.init)
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        """Return what was computed once."""
+        return self._hash
 
     @property
     def input_channels(self) -> int:

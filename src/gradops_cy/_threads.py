@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 import os
 
 from gradops_cy import _cpu
-from gradops_cy._attributes import shown
+from gradops_cy._attributes import as_integer, shown
 
 # A team far larger than the machine only costs memory, and an absurd one would abort the process
 # inside the OpenMP runtime. Results do not depend on the team's size.
@@ -16,11 +15,8 @@ MAX_THREADS = max(64, 2 * _CPUS)
 
 def check_num_threads(op: str, value: object) -> int:
     """Return `value` as a positive thread count, or raise naming `op`."""
-    try:
-        count = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        count = None
-    if count is None or isinstance(value, bool):
+    count = as_integer(value)
+    if count is None:
         raise TypeError(
             f"{op}: num_threads must be a positive integer or None, got {type(value).__name__}"
         )

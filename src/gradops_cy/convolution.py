@@ -9,7 +9,14 @@ import numpy as np
 
 from gradops_cy import _arrays, _attributes
 from gradops_cy._arrays import Array
-from gradops_cy._convolution_call import ConvCall, split_axis
+from gradops_cy._convolution_call import (
+    ConvAttributes,
+    ConvCall,
+    ConvForm,
+    ConvShapes,
+    compute,
+    remembered,
+)
 
 Integers = int | Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
 
@@ -126,24 +133,32 @@ def convolution_backward_data(
     array([   1,    2,   14,   20,  140,  200, 1400, 2000])
     array([   2,   14,   20,  140,  200, 1400, 2000, 4000])
     """
-    op = "convolution_backward_data"
-    call = ConvCall(
-        op,
-        diff_dst,
-        weights,
-        strides=strides,
-        pads_begin=pads_begin,
-        pads_end=pads_end,
-        dilations=dilations,
-        auto_pad=auto_pad,
-        auto_pad_rule=auto_pad_rule,
-        output_padding=output_padding,
-        groups=groups,
-        data_format=data_format,
+    given = ConvAttributes(
+        dst_shape,
+        strides,
+        pads_begin,
+        pads_end,
+        dilations,
+        auto_pad,
+        auto_pad_rule,
+        output_padding,
+        groups,
+        data_format,
+        weights_format,
     )
-    layout = _attributes.choice(op, "weights_format", weights_format, ("XIO", "OIX"))
-    oix = weights if layout == "OIX" else np.moveaxis(weights, (-1, -2), (0, 1))
-    outputs, inputs, kernel = oix.shape[0], oix.shape[1], oix.shape[2:]
+    op = "convolution_backward_data"
+    return compute(op, convolution_form, diff_dst, weights, given, out, accumulate, num_threads)
+
+
+@remembered
+def convolution_form(op: str, shapes: ConvShapes, given: ConvAttributes) -> ConvForm:
+    """Check attributes and shapes of convolution_backward_data."""
+    call = ConvCall(op, shapes, given)
+    layout = _attributes.choice(op, "weights_format", given.weights_format, ("XIO", "OIX"))
+    if layout == "OIX":
+        outputs, inputs, *kernel = shapes.weights
+    else:
+        *kernel, inputs, outputs = shapes.weights
     if outputs % call.groups:
         raise ValueError(
             f"{op}: groups must divide the {outputs} output channels of weights, got {call.groups}"
@@ -151,11 +166,12 @@ def convolution_backward_data(
     if outputs != call.dst.channels:
         raise ValueError(
             f"{op}: weights of format {layout} must have O = {call.dst.channels}, the channels of "
-            f"diff_dst, got shape {weights.shape} with O = {outputs}"
+            f"diff_dst, got shape {shapes.weights} with O = {outputs}"
         )
+    inputs *= call.groups
     span = call.effective_kernel(kernel)
-    given = _given_shape(call, dst_shape, inputs * call.groups)
-    if given is None:
+    required = _given_shape(call, given.dst_shape, inputs)
+    if required is None:
         if call.auto_pad.startswith("same"):
             raise ValueError(
                 f"{op}: dst_shape must be given with auto_pad {call.auto_pad}, got None"
@@ -180,7 +196,7 @@ def convolution_backward_data(
                     f"got {extent}"
                 )
     else:
-        spatial = given
+        spatial = required
         call.resolve_pads(
             tuple(
                 max(0, s * (y - 1) + e - x + extra)
@@ -190,9 +206,8 @@ def convolution_backward_data(
             )
         )
         _check_extents(call, spatial, span)
-    grouped = split_axis(oix, 0, call.groups)
-    diff_src = _arrays.Extents(call.dst.batch, inputs * call.groups, spatial)
-    return call.run(grouped, diff_src, out, accumulate, num_threads, transposed=False)
+    order = "gOIX" if layout == "OIX" else "XIgO"
+    return call.form(inputs, spatial, tuple(kernel), order, transposed=False)
 
 
 def _given_shape(call: ConvCall, dst_shape: object, channels: int) -> tuple[int, ...] | None:
@@ -328,25 +343,30 @@ def conv_transpose_backward_data(
     ... ).ravel()
     array([ 10.,  20., 300., 400.], dtype=float32)
     """
-    op = "conv_transpose_backward_data"
-    call = ConvCall(
-        op,
-        diff_dst,
-        weights,
-        strides=strides,
-        pads_begin=pads_begin,
-        pads_end=pads_end,
-        dilations=dilations,
-        auto_pad=auto_pad,
-        auto_pad_rule=auto_pad_rule,
-        output_padding=output_padding,
-        groups=groups,
-        data_format=data_format,
+    given = ConvAttributes(
+        None,
+        strides,
+        pads_begin,
+        pads_end,
+        dilations,
+        auto_pad,
+        auto_pad_rule,
+        output_padding,
+        groups,
+        data_format,
+        weights_format,
     )
-    layout = _attributes.choice(op, "weights_format", weights_format, ("XOI", "IOX"))
-    iox = weights if layout == "IOX" else np.moveaxis(weights, (-1, -2), (0, 1))
-    grouped, inputs = _group_transposed(call, iox, layout)
-    span = call.effective_kernel(iox.shape[2:])
+    op = "conv_transpose_backward_data"
+    return compute(op, conv_transpose_form, diff_dst, weights, given, out, accumulate, num_threads)
+
+
+@remembered
+def conv_transpose_form(op: str, shapes: ConvShapes, given: ConvAttributes) -> ConvForm:
+    """Check attributes and shapes of conv_transpose_backward_data."""
+    call = ConvCall(op, shapes, given)
+    layout = _attributes.choice(op, "weights_format", given.weights_format, ("XOI", "IOX"))
+    inputs, kernel, order = _read_transposed(call, layout)
+    span = call.effective_kernel(kernel)
     for axis in range(call.rank):
         limit = max(call.strides[axis], call.dilations[axis])
         if call.output_padding[axis] >= limit:
@@ -370,30 +390,31 @@ def conv_transpose_backward_data(
                 f"against {padded - call.output_padding[axis]} on spatial axis {axis}"
             )
         spatial.append(room // call.strides[axis] + 1)
-    diff_src = _arrays.Extents(call.dst.batch, inputs, tuple(spatial))
-    return call.run(grouped, diff_src, out, accumulate, num_threads, transposed=True)
+    return call.form(inputs, tuple(spatial), kernel, order, transposed=True)
 
 
-def _group_transposed(call: ConvCall, iox: Array, layout: str) -> tuple[Array, int]:
-    """Return transposed weights viewed as (groups, O/g, I/g, spatial...), and I."""
-    op, groups, outputs = call.op, call.groups, call.dst.channels
+def _read_transposed(call: ConvCall, layout: str) -> tuple[int, tuple[int, ...], str]:
+    """Return I, the kernel's extents and the order of axes of transposed weights."""
+    op, groups, outputs, shape = call.op, call.groups, call.dst.channels, call.shapes.weights
+    if layout == "IOX":
+        first, second, *kernel = shape
+    else:
+        *kernel, second, first = shape
     if outputs % groups:
         raise ValueError(
             f"{op}: groups must divide the {outputs} channels of diff_dst, got {groups}"
         )
-    if iox.shape[1] * groups == outputs:
-        if iox.shape[0] % groups:
-            raise ValueError(
-                f"{op}: groups must divide I = {iox.shape[0]} of weights, got {groups}"
-            )
-        return np.swapaxes(split_axis(iox, 0, groups), 1, 2), iox.shape[0]
-    if iox.shape[1] == outputs:
-        return np.moveaxis(split_axis(iox, 1, groups), 0, 2), iox.shape[0] * groups
+    if second * groups == outputs:
+        if first % groups:
+            raise ValueError(f"{op}: groups must divide I = {first} of weights, got {groups}")
+        return first, tuple(kernel), "gIOX" if layout == "IOX" else "XOgI"
+    if second == outputs:
+        return first * groups, tuple(kernel), "IgOX" if layout == "IOX" else "XgOI"
     orders = {
         "IOX": f"(I, {outputs // groups}, *K) or (I/g, {outputs}, *K)",
         "XOI": f"(*K, {outputs // groups}, I) or (*K, {outputs}, I/g)",
     }
     raise ValueError(
         f"{op}: weights of format {layout} with {groups} groups must have shape "
-        f"{orders[layout]}, got {call.weights.shape}"
+        f"{orders[layout]}, got {shape}"
     )
