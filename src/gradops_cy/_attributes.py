@@ -100,20 +100,20 @@ def key(values: tuple[object, ...]) -> tuple[object, ...] | None:
     Equality alone would take True or 1.0 for 1, so that only None, str, int and lists of int make
     keys, by their exact types. Lists become tuples: no check tells them apart.
     """
-    changed = None
-    for i, value in enumerate(values):
+    lists = False
+    for value in values:
         kind = type(value)
         if kind is int or kind is str or value is None:
             continue
-        if kind is list:
-            changed = changed or list(values)
-            changed[i] = value = tuple(value)  # type: ignore[arg-type]
-        elif kind is not tuple:
+        if kind is not tuple and kind is not list:
             return None
         for element in value:  # type: ignore[attr-defined]
             if type(element) is not int:
                 return None
-    return values if changed is None else tuple(changed)
+        lists = lists or kind is list
+    if not lists:
+        return values
+    return tuple([tuple(value) if type(value) is list else value for value in values])
 
 
 def floats(op: str, name: str, value: object, length: int, *, minimum: float) -> tuple[float, ...]:

@@ -17,6 +17,10 @@ _AUTO_PAD = ("none", "valid", "same_upper", "same_lower")
 _AUTO_PAD_RULES = ("forward", "page")
 
 
+# What the checks of a call read of its arrays: the shapes and the dtypes of diff_dst and weights.
+ConvShapes = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], np.dtype[Any]]
+
+
 class ConvAttributes(NamedTuple):
     """The attributes of a call as they were given, in the order of the signatures."""
 
@@ -31,15 +35,6 @@ class ConvAttributes(NamedTuple):
     groups: object
     data_format: object
     weights_format: object
-
-
-class ConvShapes(NamedTuple):
-    """What the checks of a call read of its arrays."""
-
-    diff_dst: tuple[int, ...]
-    weights: tuple[int, ...]
-    diff_dst_dtype: np.dtype[Any]
-    weights_dtype: np.dtype[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +89,7 @@ def compute(
     """Check a call and compute its result."""
     _arrays.check_array(op, "diff_dst", diff_dst)
     _arrays.check_array(op, "weights", weights)
-    shapes = ConvShapes(diff_dst.shape, weights.shape, diff_dst.dtype, weights.dtype)
+    shapes = diff_dst.shape, weights.shape, diff_dst.dtype, weights.dtype
     form = form_of(op, shapes, given)
     threads = _threads.resolve(op, num_threads)
     add = _attributes.flag(op, "accumulate", accumulate)
@@ -122,10 +117,11 @@ class ConvCall:
     """The attributes of a call, read and checked, and the steps that both operators share."""
 
     def __init__(self, op: str, shapes: ConvShapes, given: ConvAttributes) -> None:
-        diff_dst, weights = shapes.diff_dst, shapes.weights
-        self.op, self.shapes = op, shapes
+        diff_dst, weights, dtype, weights_dtype = shapes
+        self.op, self.diff_dst, self.weights = op, diff_dst, weights
+        self.dtype = dtype.newbyteorder("=")
         _arrays.check_rank(op, "diff_dst", len(diff_dst))
-        _arrays.same_dtype(op, "weights", shapes.weights_dtype, shapes.diff_dst_dtype)
+        _arrays.same_dtype(op, "weights", weights_dtype, dtype)
         if len(weights) != len(diff_dst):
             raise ValueError(
                 f"{op}: weights must have {len(diff_dst)} axes like diff_dst, got {len(weights)}"
@@ -194,7 +190,7 @@ class ConvCall:
         """
         problem = ConvProblem(
             transposed=transposed,
-            dtype=_arrays.DTYPE_CODES[self.shapes.diff_dst_dtype.newbyteorder("=")],
+            dtype=_arrays.DTYPE_CODES[self.dtype],
             batch=self.dst.batch,
             groups=self.groups,
             diff_src_channels=inputs,
@@ -219,9 +215,9 @@ class ConvCall:
             problem=problem,
             dtype=_arrays.DTYPES[problem.dtype],
             data_format=self.format,
-            diff_dst_shape=self.shapes.diff_dst,
+            diff_dst_shape=self.diff_dst,
             diff_src_shape=_arrays.shape_of(diff_src, self.format),
-            weights_shape=self.shapes.weights,
+            weights_shape=self.weights,
             weights_split=tuple(sizes[letter] for letter in order),
             weights_axes=tuple(order.index(letter) for letter in "gOIDHW"),
         )

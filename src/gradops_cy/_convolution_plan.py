@@ -7,6 +7,7 @@ element is one sum in one fixed order (taps, then channels), however the work is
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -39,6 +40,8 @@ MOST_CLASSES = 64
 TASK_FLOP = 1 << 21
 # Below this a second thread costs more than it brings.
 THREAD_FLOP = 1 << 20
+# Memory up to this size is kept by its plan between calls.
+KEPT_BYTES = 1 << 15
 
 _KERNELS: Any = _isa.kernels("convolution")
 
@@ -59,6 +62,27 @@ def aligned_bytes(count: int) -> Array:
     address = ctypes.addressof(ctypes.c_char.from_buffer(storage.data))
     offset = -address % 64
     return storage[offset : offset + count]
+
+
+class _Spare:
+    """Aligned memory of one size, of which small pieces are kept for the next call.
+
+    Allocating and aligning takes longer than a small problem. Taking is atomic, so that no two
+    calls ever hold the same piece.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._pieces: deque[Array] = deque(maxlen=2 if count <= KEPT_BYTES else 0)
+
+    def take(self) -> Array:
+        try:
+            return self._pieces.pop()
+        except IndexError:
+            return aligned_bytes(self._count)
+
+    def give(self, piece: Array) -> None:
+        self._pieces.append(piece)
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,7 +548,7 @@ class Plan:
         }
         return [axis.table(self.windowed) for axis in self.axes], residues, taps, blocking
 
-    @property
+    @cached_property
     def packed_bytes(self) -> int:
         """Bytes of the packed weights."""
         rows, size = self.problem.groups, self.size
@@ -548,11 +572,24 @@ class Plan:
         blocks = self.blocks * np.array([1, 1, unit, 1], np.intp)
         return np.ascontiguousarray(coordinates), ranks, blocks
 
+    @cached_property
+    def _panels(self) -> _Spare:
+        return _Spare(self.packed_bytes)
+
+    @cached_property
+    def _scratch(self) -> _Spare:
+        return _Spare(self.num_threads * self._tables[3]["scratch_bytes"])
+
+    @cached_property
+    def _pack_staging(self) -> int:
+        """Return the bytes that packing needs besides the panels."""
+        return int(self.num_threads * _KERNELS.pack_staging(self.taps))
+
     def pack(self, weights: Array) -> tuple[Array, bool]:
         """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
-        packed = aligned_bytes(self.packed_bytes)
+        packed = self._panels.take()
         coordinates, ranks, blocks = self._panel_tables
-        staging = np.empty(self.num_threads * _KERNELS.pack_staging(self.taps), np.uint8)
+        staging = np.empty(self._pack_staging, np.uint8)
         finite = _KERNELS.pack_weights(
             _arrays.byte_view(weights),
             packed,
@@ -568,12 +605,16 @@ class Plan:
         )
         return packed, bool(finite)
 
+    def give_back(self, packed: Array) -> None:
+        """Take back what :meth:`pack` returned and nobody uses any more."""
+        self._panels.give(packed)
+
     def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> None:
         """Compute diff_src from (N, C, D, H, W) views and packed weights."""
         axes, residues, taps, blocking = self._tables
         if self.zero_first and not self.layout.accumulate:
             diff_src[...] = 0
-        scratch = aligned_bytes(self.num_threads * blocking["scratch_bytes"])
+        scratch = self._scratch.take()
         _KERNELS.convolve(
             _arrays.byte_view(diff_dst),
             packed,
@@ -587,6 +628,7 @@ class Plan:
             self.num_threads,
             self.layout.accumulate,
         )
+        self._scratch.give(scratch)
 
     def describe(self) -> str:
         """Return kernel, tiles, tasks, scratch and operations in a few lines."""
@@ -656,3 +698,4 @@ def execute(
     layout = layout_of(diff_dst, diff_src, accumulate)
     plan, packed = prepare(problem, layout, num_threads, weights)
     plan.run(diff_dst, packed, diff_src)
+    plan.give_back(packed)

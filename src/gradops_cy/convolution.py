@@ -156,9 +156,9 @@ def convolution_form(op: str, shapes: ConvShapes, given: ConvAttributes) -> Conv
     call = ConvCall(op, shapes, given)
     layout = _attributes.choice(op, "weights_format", given.weights_format, ("XIO", "OIX"))
     if layout == "OIX":
-        outputs, inputs, *kernel = shapes.weights
+        outputs, inputs, *kernel = call.weights
     else:
-        *kernel, inputs, outputs = shapes.weights
+        *kernel, inputs, outputs = call.weights
     if outputs % call.groups:
         raise ValueError(
             f"{op}: groups must divide the {outputs} output channels of weights, got {call.groups}"
@@ -166,7 +166,7 @@ def convolution_form(op: str, shapes: ConvShapes, given: ConvAttributes) -> Conv
     if outputs != call.dst.channels:
         raise ValueError(
             f"{op}: weights of format {layout} must have O = {call.dst.channels}, the channels of "
-            f"diff_dst, got shape {shapes.weights} with O = {outputs}"
+            f"diff_dst, got shape {call.weights} with O = {outputs}"
         )
     inputs *= call.groups
     span = call.effective_kernel(kernel)
@@ -395,7 +395,7 @@ def conv_transpose_form(op: str, shapes: ConvShapes, given: ConvAttributes) -> C
 
 def _read_transposed(call: ConvCall, layout: str) -> tuple[int, tuple[int, ...], str]:
     """Return I, the kernel's extents and the order of axes of transposed weights."""
-    op, groups, outputs, shape = call.op, call.groups, call.dst.channels, call.shapes.weights
+    op, groups, outputs, shape = call.op, call.groups, call.dst.channels, call.weights
     if layout == "IOX":
         first, second, *kernel = shape
     else:
