@@ -82,9 +82,12 @@ def test_no_cache_grows_without_bound():
 
 def test_public_names():
     assert set(gradops_cy.__all__) == {
+        "ConvolutionPlan",
         "__version__",
         "conv_transpose_backward_data",
+        "conv_transpose_backward_data_plan",
         "convolution_backward_data",
+        "convolution_backward_data_plan",
         "get_num_threads",
         "interpolate_backprop",
         "interpolate_backward",
@@ -96,7 +99,9 @@ def test_public_names():
         assert hasattr(gradops_cy, name)
 
 
-@pytest.mark.parametrize("module", ["convolution", "interpolation", "_threads", "_config"])
+@pytest.mark.parametrize(
+    "module", ["convolution", "_convolution_reuse", "interpolation", "_threads", "_config"]
+)
 def test_docstring_examples(module):
     module = importlib.import_module(f"gradops_cy.{module}")
     failed, attempted = doctest.testmod(module)

@@ -3,7 +3,13 @@
 from gradops_cy._config import show_config
 from gradops_cy._threads import get_num_threads, set_num_threads
 from gradops_cy._version import __version__
-from gradops_cy.convolution import conv_transpose_backward_data, convolution_backward_data
+from gradops_cy.convolution import (
+    ConvolutionPlan,
+    conv_transpose_backward_data,
+    conv_transpose_backward_data_plan,
+    convolution_backward_data,
+    convolution_backward_data_plan,
+)
 from gradops_cy.interpolation import (
     interpolate_backprop,
     interpolate_backward,
@@ -11,9 +17,12 @@ from gradops_cy.interpolation import (
 )
 
 __all__ = [
+    "ConvolutionPlan",
     "__version__",
     "conv_transpose_backward_data",
+    "conv_transpose_backward_data_plan",
     "convolution_backward_data",
+    "convolution_backward_data_plan",
     "get_num_threads",
     "interpolate_backprop",
     "interpolate_backward",

@@ -1,4 +1,7 @@
-"""The two convolution operators: signatures, checks, and the problem they build."""
+"""The two convolution operators: signatures, checks, and the problem they build.
+
+Each comes as a function and, for many calls with the same weights, as a plan.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,15 @@ from gradops_cy._convolution_call import (
     compute,
     remembered,
 )
+from gradops_cy._convolution_reuse import ConvolutionPlan
+
+__all__ = [
+    "ConvolutionPlan",
+    "conv_transpose_backward_data",
+    "conv_transpose_backward_data_plan",
+    "convolution_backward_data",
+    "convolution_backward_data_plan",
+]
 
 Integers = int | Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
 
@@ -148,6 +160,86 @@ def convolution_backward_data(
     )
     op = "convolution_backward_data"
     return compute(op, convolution_form, diff_dst, weights, given, out, accumulate, num_threads)
+
+
+def convolution_backward_data_plan(
+    diff_dst_shape: Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]],
+    weights: Array,
+    dst_shape: Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]] | None = None,
+    *,
+    strides: Integers,
+    pads_begin: Integers,
+    pads_end: Integers,
+    dilations: Integers,
+    auto_pad: str | None = "none",
+    auto_pad_rule: str = "forward",
+    output_padding: Integers | None = None,
+    groups: int = 1,
+    data_format: str = "NXC",
+    weights_format: str = "XIO",
+    num_threads: int | None = None,
+) -> ConvolutionPlan:
+    """Check convolution_backward_data once and pack its weights, for many calls.
+
+    Parameters
+    ----------
+    diff_dst_shape : sequence of int or 1-D integer array
+        Shape of the diff_dst of every call: (N, y..., O) or (N, O, y...).
+    weights : ndarray
+        As in :func:`convolution_backward_data`; their dtype is that of all arrays. They are
+        copied: see :meth:`ConvolutionPlan.set_weights`.
+    dst_shape : sequence of int or 1-D integer array, optional
+        Shape of the result.
+    strides, pads_begin, pads_end, dilations, auto_pad, auto_pad_rule, output_padding, groups, \
+data_format, weights_format
+        As in :func:`convolution_backward_data`.
+    num_threads : int, optional
+        Threads of every call; by default what :func:`gradops_cy.get_num_threads` says then.
+
+    Returns
+    -------
+    ConvolutionPlan
+        ``plan(diff_dst, out=None, accumulate=False)`` returns what the operator does, bit for bit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`convolution_backward_data`; diff_dst and out are checked by the calls.
+
+    Notes
+    -----
+    Source: the oneDNN Graph page *ConvolutionBackwardData*, as for the operator. The plan keeps a
+    copy of the weights beside the packed ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gradops_cy import convolution_backward_data_plan
+    >>> plan = convolution_backward_data_plan(
+    ...     (1, 2, 1), np.array([1, 2, 4], np.float32).reshape(3, 1, 1), (1, 5, 1),
+    ...     strides=2, pads_begin=0, pads_end=0, dilations=1,
+    ... )
+    >>> out = np.empty(plan.diff_src_shape, plan.dtype)
+    >>> for values in (1, 10), (2, 0):
+    ...     plan(np.array(values, np.float32).reshape(1, 2, 1), out).ravel()
+    array([ 1.,  2., 14., 20., 40.], dtype=float32)
+    array([2., 4., 8., 0., 0.], dtype=float32)
+    """
+    given = ConvAttributes(
+        dst_shape,
+        strides,
+        pads_begin,
+        pads_end,
+        dilations,
+        auto_pad,
+        auto_pad_rule,
+        output_padding,
+        groups,
+        data_format,
+        weights_format,
+    )
+    op = "convolution_backward_data_plan"
+    return ConvolutionPlan(op, convolution_form, diff_dst_shape, weights, given, num_threads)
 
 
 @remembered
@@ -358,6 +450,84 @@ def conv_transpose_backward_data(
     )
     op = "conv_transpose_backward_data"
     return compute(op, conv_transpose_form, diff_dst, weights, given, out, accumulate, num_threads)
+
+
+def conv_transpose_backward_data_plan(
+    diff_dst_shape: Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]],
+    weights: Array,
+    *,
+    strides: Integers,
+    pads_begin: Integers,
+    pads_end: Integers,
+    dilations: Integers,
+    auto_pad: str | None = "none",
+    auto_pad_rule: str = "forward",
+    output_padding: Integers | None = None,
+    groups: int = 1,
+    data_format: str = "NXC",
+    weights_format: str = "XOI",
+    num_threads: int | None = None,
+) -> ConvolutionPlan:
+    """Check conv_transpose_backward_data once and pack its weights, for many calls.
+
+    Parameters
+    ----------
+    diff_dst_shape : sequence of int or 1-D integer array
+        Shape of the diff_dst of every call: (N, y..., O) or (N, O, y...).
+    weights : ndarray
+        As in :func:`conv_transpose_backward_data`; their dtype is that of all arrays. They are
+        copied: see :meth:`ConvolutionPlan.set_weights`.
+    strides, pads_begin, pads_end, dilations, auto_pad, auto_pad_rule, output_padding, groups, \
+data_format, weights_format
+        As in :func:`conv_transpose_backward_data`.
+    num_threads : int, optional
+        Threads of every call; by default what :func:`gradops_cy.get_num_threads` says then.
+
+    Returns
+    -------
+    ConvolutionPlan
+        ``plan(diff_dst, out=None, accumulate=False)`` returns what the operator does, bit for bit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`conv_transpose_backward_data`; diff_dst and out are checked by the calls.
+
+    Notes
+    -----
+    Source: the oneDNN Graph page *ConvTransposeBackwardData*, as for the operator. The plan keeps a
+    copy of the weights beside the packed ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gradops_cy import conv_transpose_backward_data_plan
+    >>> plan = conv_transpose_backward_data_plan(
+    ...     (1, 5, 1), np.array([1, 2, 4], np.float32).reshape(3, 1, 1),
+    ...     strides=2, pads_begin=0, pads_end=0, dilations=1,
+    ... )
+    >>> diff_dst = np.array([1, 10, 100, 0, 0], np.float32).reshape(1, 5, 1)
+    >>> diff_src = plan(diff_dst)
+    >>> diff_src.ravel()
+    array([421., 100.], dtype=float32)
+    >>> plan(diff_dst, diff_src, accumulate=True).ravel()
+    array([842., 200.], dtype=float32)
+    """
+    given = ConvAttributes(
+        None,
+        strides,
+        pads_begin,
+        pads_end,
+        dilations,
+        auto_pad,
+        auto_pad_rule,
+        output_padding,
+        groups,
+        data_format,
+        weights_format,
+    )
+    op = "conv_transpose_backward_data_plan"
+    return ConvolutionPlan(op, conv_transpose_form, diff_dst_shape, weights, given, num_threads)
 
 
 @remembered
