@@ -47,10 +47,12 @@ def is_array(value: object) -> TypeGuard[Array]:
 
 
 def check_array(op: str, name: str, value: object) -> Array:
-    """Return `value` if it is a NumPy array of a supported dtype, in native byte order."""
+    """Return `value` if it is a NumPy array of a supported dtype, in any byte order."""
+    if type(value) is np.ndarray and value.dtype in DTYPE_CODES:
+        return value
     if not is_array(value):
         raise TypeError(f"{op}: {name} must be a NumPy array, got {type(value).__name__}")
-    if value.dtype not in DTYPE_CODES and value.dtype.newbyteorder("=") not in DTYPE_CODES:
+    if value.dtype.newbyteorder("=") not in DTYPE_CODES:
         raise TypeError(
             f"{op}: {name} must have dtype float32, float16, bfloat16 or float64, got {value.dtype}"
         )

@@ -660,13 +660,14 @@ def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, exact_halo:
 
 
 @lru_cache(maxsize=8)
-def _layout(diff_dst_last: bool, diff_src_last: bool, accumulate: bool) -> Layout:
+def layout(diff_dst_last: bool, diff_src_last: bool, accumulate: bool) -> Layout:
+    """Return the one layout of these properties: finding a plan compares it by identity."""
     return Layout(diff_dst_last, diff_src_last, accumulate)
 
 
 def layout_of(diff_dst: Array, diff_src: Array, accumulate: bool) -> Layout:
     """Return the layout of (N, C, D, H, W) tensors."""
-    return _layout(_channels_last(diff_dst), _channels_last(diff_src), accumulate)
+    return layout(_channels_last(diff_dst), _channels_last(diff_src), accumulate)
 
 
 def _channels_last(array: Array) -> bool:
@@ -695,7 +696,7 @@ def execute(
     num_threads: int,
 ) -> None:
     """Plan, pack and run, on (N, C, D, H, W) tensors and (g, O, I, D, H, W) weights."""
-    layout = layout_of(diff_dst, diff_src, accumulate)
-    plan, packed = prepare(problem, layout, num_threads, weights)
+    arranged = layout_of(diff_dst, diff_src, accumulate)
+    plan, packed = prepare(problem, arranged, num_threads, weights)
     plan.run(diff_dst, packed, diff_src)
     plan.give_back(packed)

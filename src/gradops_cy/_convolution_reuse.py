@@ -172,7 +172,7 @@ class ConvolutionPlan:
         """The layout of arrays in C order."""
         form = self._form
         last = form.data_format == "NXC"
-        return Layout(
+        return _convolution_plan.layout(
             last or max(form.problem.diff_dst) == 1, last or max(form.problem.diff_src) == 1, False
         )
 
@@ -217,7 +217,8 @@ class ConvolutionPlan:
         """
         op, form = self._op, self._form
         _arrays.check_array(op, "diff_dst", diff_dst)
-        _arrays.same_dtype(op, "diff_dst", diff_dst.dtype, form.dtype)
+        if diff_dst.dtype != form.dtype:
+            _arrays.same_dtype(op, "diff_dst", diff_dst.dtype, form.dtype)
         if diff_dst.shape != form.diff_dst_shape:
             raise ValueError(
                 f"{op}: diff_dst must have shape {form.diff_dst_shape}, got {diff_dst.shape}"

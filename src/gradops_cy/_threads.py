@@ -15,6 +15,8 @@ MAX_THREADS = max(64, 2 * _CPUS)
 
 def check_num_threads(op: str, value: object) -> int:
     """Return `value` as a positive thread count, or raise naming `op`."""
+    if type(value) is int and 0 < value <= MAX_THREADS:
+        return value
     count = as_integer(value)
     if count is None:
         raise TypeError(
