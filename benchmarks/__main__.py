@@ -35,6 +35,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--layout", type=_list, default=["NXC", "NCX"], help="NXC,NCX")
     add("--threads", type=_list, default=None, help="numbers of threads (default: 1 and all)")
     add("--providers", type=_list, default=None, help="peers (default: all that are installed)")
+    add("--data", choices=providers.DATA, default="normal", help="what the arrays are")
+    add(
+        "--memory",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="measure the memory of a call (default: unless quick)",
+    )
     add("--budget", type=float, default=None, help="seconds of timing for a row")
     add("--output", type=Path, default=Path("benchmarks/results/latest"), help="folder of results")
     return parser
@@ -43,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Run the command line."""
     arguments = _parser().parse_args()
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Console(width=None if sys.stdout.isatty() else 200)
     selected = [case for case in cases.load() if arguments.only in str(case)]
     if arguments.quick:
         selected = [case for case in selected if case.name in QUICK]
@@ -62,19 +69,20 @@ def main() -> int:
     threads = [int(n) for n in arguments.threads or default]
     budget = arguments.budget or (0.05 if arguments.quick else 0.5)
     dtypes = arguments.dtype or ["f32", "bf16", "f16"][: 2 if arguments.quick else 3]
-    peaks = compare.Peaks()
+    memory = not arguments.quick if arguments.memory is None else arguments.memory
+    settings = compare.Settings(peers, compare.Peaks(), budget, arguments.data, memory)
     rows = []
     total = len(selected) * len(dtypes) * len(arguments.layout) * len(threads)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeRemainingColumn())  # fmt: skip
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("comparing", total=total)
-        for row in compare.run(selected, dtypes, arguments.layout, threads, peers, peaks, budget):
+        for row in compare.run(selected, dtypes, arguments.layout, threads, settings):
             rows.append(row)
             progress.advance(task)
+    environment = compare.environment(cases.load(), settings)
     report.print_table(rows, console)
-    environment = compare.environment(peaks)
-    console.print(f"call overhead: {environment['call_overhead_us']:.1f} µs")
+    report.print_summary(rows, environment, console)
     report.save(rows, environment, arguments.output)
     console.print(f"saved to {arguments.output}")
     return 0

@@ -71,12 +71,19 @@ class Case:
     def flop(self) -> int:
         """Operations of the gradient, products with padding counted as benchdnn does."""
         small = self.dst if self.kind == "conv" else self.src
-        return 2 * self.mb * self.ic * self.oc // self.groups * prod(self.kernel) * prod(small)
+        return 2 * self.mb * self.weights * prod(small)
 
+    @property
+    def weights(self) -> int:
+        """Elements of the weights; none of resampling."""
+        return self.ic * self.oc // self.groups * prod(self.kernel)
+
+    @property
     def elements(self) -> int:
-        """Elements of diff_dst and diff_src."""
+        """Elements of diff_dst, diff_src and the weights: what must be moved."""
         channels = self.oc or self.ic
-        return self.mb * (channels * prod(self.dst) + self.ic * prod(self.src))
+        tensors = self.mb * (channels * prod(self.dst) + self.ic * prod(self.src))
+        return tensors + self.weights
 
     def __str__(self) -> str:
         """Return the problem string in full."""
@@ -165,6 +172,12 @@ def parse(kind: str, line: str) -> Case:
     return Case(
         kind, mb, ic, spatial, target, oc, groups, kernel, strides, dilations, pads, name=name
     )  # fmt: skip
+
+
+def label(problem: str) -> str:
+    """Return the name in a problem string, or all of it where it has none."""
+    match = _NAME.search(problem)
+    return match[1] if match else problem
 
 
 def load(folder: Path = SHAPES) -> list[Case]:

@@ -13,13 +13,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from benchmarks import calls, memory
 from benchmarks.cases import Case
-from benchmarks.providers import DTYPES, Array, Arrays, Ours, Provider, Work
+from benchmarks.ours import Ours
+from benchmarks.providers import DTYPES, Array, Arrays, Provider, Work
 from benchmarks.timing import Timing, interleave
 from gradops_cy import _machine
 
 LAYOUTS = ("NXC", "NCX")
-OURS = Ours()
+OURS, PLAN = Ours(), Ours(planned=True)
+CLIFF = 0.25
 
 
 @dataclass
@@ -32,17 +35,38 @@ class Row:
     layout: str
     threads: int
     ours: Timing
+    # Calls of a reused plan, its weights packed beforehand; of convolutions only.
+    plan: Timing | None = None
     # Seconds of the peers on the same arrays, and of each in its best layout.
     same: dict[str, float] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
     rate: float = 0.0
     unit: str = ""
     share: float = 0.0
+    # The rate that arithmetic and memory allow, and the operations for each byte that must move.
+    roof: float = 0.0
+    intensity: float = 0.0
+    # Bytes beyond arguments and result, of one thread, and how many there may be.
+    extra_bytes: int | None = None
+    allowed_bytes: int | None = None
 
-    def speedup(self, peer: str = "pytorch", *, any_layout: bool = False) -> float | None:
+    def speedup(
+        self, peer: str = "pytorch", *, any_layout: bool = False, plan: bool = False
+    ) -> float | None:
         """Return how many times faster than a peer, where it was measured."""
         seconds = (self.best if any_layout else self.same).get(peer)
-        return seconds / self.ours.minimum if seconds else None
+        ours = self.plan if plan else self.ours
+        return seconds / ours.minimum if seconds and ours else None
+
+    @property
+    def of_roof(self) -> float:
+        """Return the share of what the machine allows at most."""
+        return self.rate / self.roof
+
+    @property
+    def cliff(self) -> bool:
+        """Tell whether that is too little to be explained."""
+        return self.of_roof < CLIFF
 
 
 class Peaks:
@@ -67,11 +91,23 @@ class Peaks:
         return {f"{what} {threads}": value for (what, threads), value in self._known.items()}
 
 
+@dataclass(frozen=True)
+class Settings:
+    """What is the same for all rows of a run."""
+
+    peers: dict[str, Provider]
+    peaks: Peaks
+    budget: float
+    data: str = "normal"
+    memory: bool = False
+
+
 def check(case: Case, dtype: str, ours: Array, theirs: Array, peer: str) -> None:
     """Raise where two results differ by more than rounding explains.
 
     Each may err by an eps of the dtype at its one store (some peers sum halves in several stages:
-    four), and by the summing of `reduction` float32 products of unit variance.
+    four), and by the summing of `reduction` float32 products of unit variance. Subnormal data pass
+    however they are flushed: there the question is the speed.
     """
     eps = float(ml_dtypes.finfo(DTYPES[dtype]).eps)  # type: ignore[no-untyped-call]
     accumulator = float(np.finfo(np.float32).eps)
@@ -82,43 +118,47 @@ def check(case: Case, dtype: str, ours: Array, theirs: Array, peer: str) -> None
         raise AssertionError(f"{case} {dtype}: differs from {peer} by {worst:.2g} of what may be")
 
 
-def run_case(
-    case: Case,
-    dtype: str,
-    layout: str,
-    threads: int,
-    peers: dict[str, Provider],
-    peaks: Peaks,
-    budget: float,
-) -> Row:
+def run_case(case: Case, dtype: str, layout: str, threads: int, settings: Settings) -> Row:
     """Check and time one case against all peers."""
-    arrays = Arrays.random(case, dtype)
-    own = OURS.prepare(case, arrays, layout, threads)
-    assert own is not None
-    works: dict[str, Work] = {"ours": own}
-    mine = OURS.result(own(), layout)
-    for name, peer in peers.items():
+    arrays = Arrays.random(case, dtype, settings.data)
+    works: dict[str, Work] = {}
+    mine: Array | None = None
+
+    def add(key: str, provider: Provider, layout: str) -> None:
+        nonlocal mine
+        work = provider.prepare(case, arrays, layout, threads)
+        if work is None:
+            return
+        result = provider.result(work(), layout)
+        mine = result.copy() if mine is None else mine
+        check(case, dtype, mine, result, key)
+        works[key] = work
+
+    add("ours", OURS, layout)
+    add("plan", PLAN, layout)
+    for name, peer in settings.peers.items():
         for other in LAYOUTS:
-            work = peer.prepare(case, arrays, other, threads)
-            if work is None:
-                continue
-            theirs = peer.result(work(), other)
-            check(case, dtype, mine, theirs, name)
-            works[f"{name}|{other}"] = work
-    timings = interleave(works, budget=budget)
-    row = Row(str(case), case.kind, dtype, layout, threads, timings["ours"])
+            add(f"{name}|{other}", peer, other)
+    timings = interleave(works, budget=settings.budget)
+    row = Row(str(case), case.kind, dtype, layout, threads, timings["ours"], timings.get("plan"))
     for key, timing in timings.items():
         name, bar, other = key.partition("|")
         if bar:
             row.best[name] = min(row.best.get(name, float("inf")), timing.minimum)
             if other == layout:
                 row.same[name] = timing.minimum
-    if case.kind == "resampling":
-        amount, what, row.unit = case.elements() * arrays.diff_dst.itemsize, "copy", "GB/s"
-    else:
-        amount, what, row.unit = case.flop, dtype, "GFLOP/s"
+    amount = size = case.elements * arrays.diff_dst.itemsize
+    peak = row.roof = settings.peaks.get("copy", threads)
+    row.unit = "GB/s"
+    if case.kind != "resampling":
+        amount, row.intensity, row.unit = case.flop, case.flop / size, "GFLOP/s"
+        peak = settings.peaks.get(dtype, threads)
+        row.roof = min(peak, row.intensity * row.roof)
+        if settings.memory and threads == 1:
+            row.extra_bytes = memory.extra(case, dtype, layout, settings.data)
+            row.allowed_bytes = memory.allowed(case, dtype)
     row.rate = amount / row.ours.minimum / 1e9
-    row.share = row.rate / peaks.get(what, threads)
+    row.share = row.rate / peak
     return row
 
 
@@ -127,16 +167,14 @@ def run(
     dtypes: Iterable[str],
     layouts: Iterable[str],
     threads: Iterable[int],
-    peers: dict[str, Provider],
-    peaks: Peaks,
-    budget: float,
+    settings: Settings,
 ) -> Iterator[Row]:
     """Run the product of all choices."""
     for count in threads:
         for case in cases:
             for dtype in dtypes:
                 for layout in layouts:
-                    yield run_case(case, dtype, layout, count, peers, peaks, budget)
+                    yield run_case(case, dtype, layout, count, settings)
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -145,22 +183,15 @@ def geometric_mean(values: Iterable[float]) -> float:
     return exp(sum(logs) / len(logs)) if logs else float("nan")
 
 
-def call_overhead() -> float:
-    """Return the microseconds of a call on a problem of 1x8x8x8."""
-    case = Case("conv", 1, 8, (8, 8), (8, 8), 8, 1, (1, 1), (1, 1), (1, 1), (0, 0))
-    work = OURS.prepare(case, Arrays.random(case, "f32"), "NXC", 1)
-    assert work is not None
-    return interleave({"ours": work}, budget=0.2, least=100)["ours"].minimum * 1e6
-
-
-def environment(peaks: Peaks) -> dict[str, Any]:
-    """Describe machine, versions and commit."""
+def environment(cases: Iterable[Case], settings: Settings) -> dict[str, Any]:
+    """Describe machine, versions and commit, and what a call costs."""
     versions = {}
     for package in ("torch", "onednn-cpu-gomp", "jax", "tensorflow", "gradops-cy"):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
+    compared = [OURS, *(peer for name, peer in settings.peers.items() if name == "pytorch")]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         cwd=Path(__file__).parent,
@@ -172,11 +203,19 @@ def environment(peaks: Peaks) -> dict[str, Any]:
         "machine": _machine.description(),
         "versions": versions,
         "commit": commit,
-        "peaks": peaks.table(),
-        "call_overhead_us": call_overhead(),
+        "data": settings.data,
+        "peaks": settings.peaks.table(),
+        "call_overhead_us": calls.overhead(),
+        "cold": calls.cold_table(cases, compared),
     }
 
 
 def as_record(row: Row) -> dict[str, Any]:
     """Return a row as plain data."""
-    return {**asdict(row), "speedup": row.speedup(), "speedup_any": row.speedup(any_layout=True)}
+    return {
+        **asdict(row),
+        "of_roof": row.of_roof,
+        "speedup": row.speedup(),
+        "speedup_any": row.speedup(any_layout=True),
+        "plan_speedup_onednn": row.speedup("onednn any", any_layout=True, plan=True),
+    }

@@ -1,4 +1,4 @@
-"""Who computes a case: ours and the peers, each behind the same two methods.
+"""Who computes a case: the peers, each behind the same two methods as ours.
 
 `prepare` returns a callable that does the work on arrays it has made ready, or None where the
 library lacks the operator; calling it returns the result as an (N, C, *X) array.
@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import ml_dtypes
 import numpy as np
 
-import gradops_cy
 from benchmarks.cases import Case
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -27,26 +26,46 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
+DATA = ("normal", "subnormal", "views")
+
+
 @dataclass(frozen=True)
 class Arrays:
-    """The inputs of a case, channels first; weights (O, I/g, *K), transposed (I, O/g, *K)."""
+    """The inputs of a case, channels first; weights (O, I/g, *K), transposed (I, O/g, *K).
+
+    Of `data`, ``subnormal`` has a diff_dst of subnormal numbers; ``views`` hands over parts of
+    wider arrays, to ours and to PyTorch.
+    """
 
     diff_dst: Array
     weights: Array
+    data: str = "normal"
 
     @classmethod
-    def random(cls, case: Case, dtype: str) -> Arrays:
+    def random(cls, case: Case, dtype: str, data: str = "normal") -> Arrays:
         """Draw them, the same for the same case."""
         rng = np.random.default_rng(0)
         first, second = case.oc, case.ic // case.groups
         if case.kind == "deconv":
             first, second = case.ic, case.oc // case.groups
         shape = (case.mb, case.oc or case.ic, *case.dst)
-        dy = rng.standard_normal(shape, np.float32).astype(DTYPES[dtype])
+        dy = rng.standard_normal(shape, np.float32)
+        if data == "subnormal":
+            dy *= float(ml_dtypes.finfo(DTYPES[dtype]).smallest_normal) / 8  # type: ignore[no-untyped-call]
+        dy = dy.astype(DTYPES[dtype])
         if case.kind == "resampling":
-            return cls(dy, np.empty(0, DTYPES[dtype]))
+            return cls(dy, np.empty(0, DTYPES[dtype]), data)
         w = rng.standard_normal((first, second, *case.kernel), np.float32)
-        return cls(dy, w.astype(DTYPES[dtype]))
+        return cls(dy, w.astype(DTYPES[dtype]), data)
+
+    def place(self, array: Array) -> Array:
+        """Return a dense copy in the order of the axes, or a part of a wider one."""
+        if self.data != "views":
+            return np.array(array, order="C")
+        *outer, inner = array.shape
+        part = np.zeros((*outer, inner + 1), array.dtype)[..., :inner]
+        part[...] = array
+        return part
 
 
 class Provider(Protocol):
@@ -66,50 +85,6 @@ def last(array: Array) -> Array:
     return np.ascontiguousarray(np.moveaxis(array, 1, -1))
 
 
-class Ours:
-    """This library, into a preallocated result."""
-
-    name = "gradops_cy"
-
-    def prepare(self, case: Case, arrays: Arrays, layout: str, threads: int) -> Work | None:
-        """Return the call with everything that a user does for each call inside."""
-        dy, w = arrays.diff_dst, arrays.weights
-        shape: tuple[int, ...] = (case.mb, case.ic, *case.src)
-        if layout == "NXC":
-            dy, shape = last(dy), (case.mb, *case.src, case.ic)
-        out = np.empty(shape, dy.dtype)
-        if case.kind == "resampling":
-            return lambda: gradops_cy.interpolate_backward(
-                shape, dy, mode=case.algorithm, data_format=layout, out=out, num_threads=threads
-            )
-        if layout == "NXC":
-            w = np.ascontiguousarray(np.moveaxis(w, (0, 1), (-1, -2)))
-        keywords: dict[str, Any] = {
-            "strides": case.strides,
-            "pads_begin": case.pads,
-            "pads_end": case.pads_end,
-            "dilations": case.dilations,
-            "groups": case.groups,
-            "data_format": layout,
-            "out": out,
-            "num_threads": threads,
-        }
-        if case.kind == "conv":
-            formats = "XIO" if layout == "NXC" else "OIX"
-            return lambda: gradops_cy.convolution_backward_data(
-                dy, w, shape, weights_format=formats, **keywords
-            )
-        formats = "XOI" if layout == "NXC" else "IOX"
-        return lambda: gradops_cy.conv_transpose_backward_data(
-            dy, w, weights_format=formats, **keywords
-        )
-
-    def result(self, value: Any, layout: str) -> Array:
-        """Return the result in float32."""
-        array = np.moveaxis(value, -1, 1) if layout == "NXC" else value
-        return np.asarray(array, np.float32)
-
-
 class Torch:
     """PyTorch's backward operators; NXC is its channels_last memory format."""
 
@@ -122,14 +97,13 @@ class Torch:
         torch.set_num_threads(threads)
 
         def tensor(array: Array) -> Any:
+            placed = arrays.place(np.moveaxis(array, 1, -1) if layout == "NXC" else array)
             if array.dtype == DTYPES["bf16"]:
-                made = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+                made = torch.from_numpy(placed.view(np.int16)).view(torch.bfloat16)
             else:
-                made = torch.from_numpy(array)
-            if layout == "NXC":
-                # A dense tensor whose channels lie innermost, whatever the rank.
-                made = made.movedim(1, -1).contiguous().movedim(-1, 1)
-            return made
+                made = torch.from_numpy(placed)
+            # Channels innermost in memory, whatever the rank.
+            return made.movedim(-1, 1) if layout == "NXC" else made
 
         dy = tensor(arrays.diff_dst)
         src = [case.mb, case.ic, *case.src]

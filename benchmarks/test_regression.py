@@ -13,7 +13,8 @@ import pytest
 
 from benchmarks.cases import Case, load
 from benchmarks.compare import Peaks, check
-from benchmarks.providers import Array, Arrays, Ours
+from benchmarks.ours import Ours
+from benchmarks.providers import Array, Arrays
 from gradops_cy import _isa, _reference
 
 BASELINE = Path(__file__).parent / "baseline.json"
@@ -77,7 +78,7 @@ def test_share_of_peak(case: Case, dtype: str, layout: str, benchmark: Any, peak
     if benchmark.stats is None:  # --benchmark-disable
         return
     if case.kind == "resampling":
-        amount, peak = case.elements() * arrays.diff_dst.itemsize, peaks.get("copy", 1)
+        amount, peak = case.elements * arrays.diff_dst.itemsize, peaks.get("copy", 1)
     else:
         amount, peak = case.flop, peaks.get(dtype, 1)
     share = amount / benchmark.stats.stats.min / 1e9 / peak

@@ -18,6 +18,13 @@ class Timing:
     rounds: int
 
 
+def once(work: Callable[[], Any]) -> float:
+    """Return the seconds of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
 def interleave(
     works: dict[str, Callable[[], Any]], *, budget: float, least: int = 5
 ) -> dict[str, Timing]:
@@ -32,9 +39,7 @@ def interleave(
         for name, work in works.items():
             if seconds[name] and seconds[name][0] > 4 * budget:
                 continue
-            start = time.perf_counter()
-            work()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(once(work))
         rounds += 1
     return {
         name: Timing(min(values), statistics.median(values), len(values))

@@ -43,6 +43,16 @@ def test_derived_extents():
     assert (case.src, case.dst, case.algorithm) == ((5, 10), (3, 11), "nearest")
 
 
+def test_what_must_move():
+    case = cases.parse("conv", 'g2mb3ic8iw10oc4ow8kw3n"a b"')
+    assert case.weights == 4 * 2 * 2 * 3
+    assert case.elements == 3 * (4 * 8 + 8 * 10) + case.weights
+    assert cases.label(str(case)) == "a b"
+    resize = cases.parse("resampling", "mb1ic2_iw5ow10")
+    assert (resize.weights, resize.elements) == (0, 2 * (5 + 10))
+    assert cases.label(str(resize)) == str(resize)
+
+
 @pytest.mark.parametrize(
     ("kind", "line"),
     [
