@@ -28,6 +28,8 @@ AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
 
 # One task's window and results should stay in a core's second-level cache.
 WORKSPACE = 1 << 20
+# The weights of a channel block that should stay in a core's second-level cache.
+PANEL = 1 << 18
 # Enough positions to use a weight panel well while it is in cache.
 BLOCK_POSITIONS = 512
 # Channels that are transposed together: their rows should stay in the first-level cache.
@@ -191,7 +193,7 @@ class Plan:
 
     def _choose_blocks(self, num_threads: int) -> None:
         problem = self.problem
-        self.chunk = problem.output_channels
+        self.chunk = self._panel_chunk()
         self.task_groups = problem.groups if self.over_groups else 1
         if self.kernel == DEPTHWISE and self.windowed:
             self.task_groups = min(problem.groups, BOX_VECTORS * self.lanes)
@@ -207,6 +209,30 @@ class Plan:
         self._shrink_to_workspace()
         self._grow_block()
         self._split_for_threads(num_threads)
+
+    def _panel_chunk(self) -> int:
+        """Return how many channels of diff_dst are summed at a time.
+
+        A panel of so many stays in the second-level cache while all positions of a block use it.
+        Of the problem and the kernel alone: where a sum is cut decides its last bits.
+        """
+        outputs, inputs = self.problem.output_channels, self.problem.input_channels
+        widths = {ROWS: self.rows_nv * self.lanes * self.size, AMX: 2 * AMX_COLUMNS * 2}
+        if self.kernel not in widths:
+            return outputs
+        unit = self.lanes * self.size if self.kernel == ROWS else AMX_COLUMNS * 2
+        channel = self.taps * min(widths[self.kernel], _up(inputs * self.size, unit))
+        if outputs * channel <= 2 * PANEL:
+            return outputs
+        return min(outputs, max(64, PANEL // channel // AMX_K * AMX_K))
+
+    @property
+    def packs_in_tasks(self) -> bool:
+        """Whether every panel is used by one task alone, which then had best pack it."""
+        blocks = prod(-(-n // b) for n, b in zip(self.counts, self.block, strict=True))
+        once = self.problem.batch * blocks * self.class_splits == 1
+        plain = not self.exact_halo and not self.layout.accumulate
+        return once and plain and self.kernel in (ROWS, AMX)
 
     @property
     def over_groups(self) -> bool:
@@ -500,7 +526,14 @@ class Plan:
             "result_bytes": results * self.size,
             "pointer_bytes": pointers * 8,
             "staging_bytes": staging * self.size,
+            "panel_bytes": 0,
+            "packing_bytes": 0,
         }
+        if self.packs_in_tasks:
+            unit = {ROWS: self.lanes * self.size, AMX: AMX_COLUMNS * 2}[self.kernel]
+            width = int(self.blocks[:, 2].max()) * unit
+            sizes["panel_bytes"] = self.taps * _up(self.chunk, AMX_K) * width
+            sizes["packing_bytes"] = _KERNELS.pack_staging(self.taps)
         return {name: _up(value, 64) for name, value in sizes.items()}
 
     def _source_extent(self, axis: Axis) -> int:
@@ -516,8 +549,8 @@ class Plan:
     # -- execution -------------------------------------------------------------------------
 
     @cached_property
-    def _tables(self) -> tuple[list[Array], Array, Array, dict[str, int]]:
-        """Return what the kernel reads: axis tables, residues, taps and scalars."""
+    def _program(self) -> Any:
+        """Hand the tables to the kernels."""
         residues, taps = self._tap_tables
         merge = self.merge
         if merge > 1:
@@ -546,7 +579,10 @@ class Plan:
             **sizes,
             "scratch_bytes": sum(sizes.values()),
         }
-        return [axis.table(self.windowed) for axis in self.axes], residues, taps, blocking
+        axes = [axis.table(self.windowed) for axis in self.axes]
+        return _KERNELS.Program(
+            *axes, residues, taps, self.blocks, *self._panel_tables, blocking
+        )
 
     @cached_property
     def packed_bytes(self) -> int:
@@ -578,7 +614,7 @@ class Plan:
 
     @cached_property
     def _scratch(self) -> _Spare:
-        return _Spare(self.num_threads * self._tables[3]["scratch_bytes"])
+        return _Spare(self.num_threads * self._scratch_bytes())
 
     @cached_property
     def _pack_staging(self) -> int:
@@ -588,22 +624,9 @@ class Plan:
     def pack(self, weights: Array) -> tuple[Array, bool]:
         """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
         packed = self._panels.take()
-        coordinates, ranks, blocks = self._panel_tables
         staging = np.empty(self._pack_staging, np.uint8)
-        finite = _KERNELS.pack_weights(
-            _arrays.byte_view(weights),
-            packed,
-            coordinates,
-            ranks,
-            blocks,
-            self.problem.dtype,
-            self.kernel,
-            self.chunk,
-            self.group_panel,
-            staging,
-            self.num_threads,
-        )
-        return packed, bool(finite)
+        view = _arrays.byte_view(weights)
+        return packed, self._program.pack(view, packed, staging, self.num_threads)
 
     def give_back(self, packed: Array) -> None:
         """Take back what :meth:`pack` returned and nobody uses any more."""
@@ -611,34 +634,42 @@ class Plan:
 
     def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> None:
         """Compute diff_src from (N, C, D, H, W) views and packed weights."""
-        axes, residues, taps, blocking = self._tables
         if self.zero_first and not self.layout.accumulate:
             diff_src[...] = 0
         scratch = self._scratch.take()
-        _KERNELS.convolve(
+        self._program.run(
             _arrays.byte_view(diff_dst),
             packed,
             _arrays.byte_view(diff_src),
-            *axes,
-            residues,
-            taps,
-            self.blocks,
-            blocking,
             scratch,
             self.num_threads,
             self.layout.accumulate,
         )
         self._scratch.give(scratch)
 
+    def run_packing(self, diff_dst: Array, weights: Array, diff_src: Array) -> bool:
+        """Compute diff_src, packing on the way; tell whether all weights are finite."""
+        if self.zero_first:
+            diff_src[...] = 0
+        scratch = self._scratch.take()
+        finite: bool = self._program.run_packing(
+            _arrays.byte_view(diff_dst),
+            _arrays.byte_view(weights),
+            _arrays.byte_view(diff_src),
+            scratch,
+            self.num_threads,
+        )
+        self._scratch.give(scratch)
+        return finite
+
     def describe(self) -> str:
         """Return kernel, tiles, tasks, scratch and operations in a few lines."""
-        blocking = self._tables[3]
         vectors = int(self.blocks[:, 2].max()) if self.kernel == ROWS else self.nv
         tile = f"{self.tile_shapes[vectors]} x {vectors} vectors of {self.lanes}"
         if self.kernel == AMX:
             tile = f"{2 * AMX_ROWS} x {2 * AMX_COLUMNS} x {AMX_K}"
         splits = f"{len(self.residues)} residue classes, {self.channel_splits} channel ranges"
-        scratch = f"{blocking['scratch_bytes']} bytes of scratch a thread"
+        scratch = f"{self._scratch_bytes()} bytes of scratch a thread"
         return "\n".join(
             [
                 f"problem   {self.problem}",
@@ -697,6 +728,9 @@ def execute(
 ) -> None:
     """Plan, pack and run, on (N, C, D, H, W) tensors and (g, O, I, D, H, W) weights."""
     arranged = layout_of(diff_dst, diff_src, accumulate)
+    plan = plan_for(problem, arranged, num_threads, False)
+    if plan.packs_in_tasks and plan.run_packing(diff_dst, weights, diff_src):
+        return
     plan, packed = prepare(problem, arranged, num_threads, weights)
     plan.run(diff_dst, packed, diff_src)
     plan.give_back(packed)

@@ -111,36 +111,43 @@ cdef void run_position(const Work *work, int nv, Py_ssize_t taps, Py_ssize_t kc,
                      weights + t * kc * ldb * work.size, ldb, result, shift, 1)
 
 
+cdef inline const char *panel_of(const Work *work, Py_ssize_t group, const Py_ssize_t *block,
+                                 Py_ssize_t first, Py_ssize_t width,
+                                 const Scratch *s) noexcept nogil:
+    """Return the panel [tap][k][width] of a channel block for the chunk that begins at `first`."""
+    if work.packing != NULL:
+        return s.panel
+    return work.weights + work.window_size * (
+        group * work.b.group_panel + block[3] + first * work.taps * work.b.merge * width)
+
+
 cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
-                       Py_ssize_t first, Py_ssize_t chunk, const Py_ssize_t *residue,
-                       const Py_ssize_t *count, char *c, const Scratch *s, int more) noexcept nogil:
+                       Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t block_begin,
+                       Py_ssize_t block_end, const Py_ssize_t *residue, const Py_ssize_t *count,
+                       char *c, const Scratch *s, int more) noexcept nogil:
     """Compute a residue class with the ROWS or the CHANNELS tile."""
     cdef Py_ssize_t total = count[0] * count[1] * count[2]
     cdef Py_ssize_t taps = residue[4] - residue[3]
     cdef Py_ssize_t kc = chunk * work.b.merge
     cdef char **result = <char **> s.pointers
     cdef const char **row = <const char **> s.pointers + total
-    cdef Py_ssize_t begin, end, i, tile, tiles, position, limit, shift, ldb
+    cdef Py_ssize_t i, tile, tiles, position, limit, shift, ldb
     cdef Py_ssize_t vectors = 0
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef int nv
     point_results(work, task, group, residue, count, c, result)
     point_rows(work, task, group, first, chunk, residue, count, s, row)
-    if work.b.kernel == ROWS:
-        begin, end = task.block_begin, task.block_end
-    else:
+    if work.b.kernel == CHANNELS:
         vectors = (groups * work.b.input_channels + work.lanes - 1) // work.lanes
-        begin, end = 0, (vectors + CHANNELS_NV - 1) // CHANNELS_NV
-    for i in range(begin, end):
+        block_begin, block_end = 0, (vectors + CHANNELS_NV - 1) // CHANNELS_NV
+    for i in range(block_begin, block_end):
         if work.b.kernel == ROWS:
             block = work.block + 4 * i
             nv = block[2]
             ldb = nv * work.lanes
-            shift = block[0] - work.block[4 * begin]
-            weights = work.weights + work.size * (
-                group * work.b.group_panel + block[3]
-                + (first * work.taps + residue[3] * chunk) * work.b.merge * ldb)
+            shift = block[0] - work.block[4 * task.block_begin]
+            weights = panel_of(work, group, block, first, ldb, s) + work.size * residue[3] * kc * ldb
         else:
             nv = min(CHANNELS_NV, vectors - i * CHANNELS_NV)
             ldb = work.b.group_panel
@@ -206,8 +213,9 @@ cdef inline Py_ssize_t first_entry(const Work *work, const Py_ssize_t *tap) noex
 
 
 cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
-                          Py_ssize_t chunk, const Py_ssize_t *residue, const Py_ssize_t *count,
-                          char *c, const Scratch *s, int more) noexcept nogil:
+                          Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
+                          const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
+                          const Scratch *s, int more) noexcept nogil:
     """Compute a residue class with the COLUMNS tile: c is [channel][position]."""
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
@@ -232,11 +240,10 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
         for jh in range(rows):
             source = s.window + (jd * height.window + jh) * width.window * work.size
             for v in range(unit // tile):
-                for i in range(task.block_begin, task.block_end):
+                for i in range(block_begin, block_end):
                     block = work.block + 4 * i
-                    weights = work.weights + work.size * (
-                        group * work.b.group_panel + block[3]
-                        + (first * work.taps + residue[3] * chunk) * block[1])
+                    weights = panel_of(work, group, block, first, block[1], s)
+                    weights += work.size * residue[3] * chunk * block[1]
                     target = c + work.size * (
                         (block[0] - work.block[4 * task.block_begin]) * work.b.result_pitch
                         + (jd * rows + jh) * unit + v * tile)
@@ -246,7 +253,8 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
 
 
 cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
-                      Py_ssize_t chunk, const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
+                      Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
+                      const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
                       const Scratch *s, int more) noexcept nogil:
     """Compute a residue class with AMX tiles: c is [position][channel]."""
     cdef const Axis *height = &work.axis[1]
@@ -265,11 +273,10 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef char *target
     for t in range(taps):
         offset[t] = first_entry(work, work.tap + 3 * (residue[3] + t))
-    for i in range(task.block_begin, task.block_end):
+    for i in range(block_begin, block_end):
         block = work.block + 4 * i
-        weights = work.weights + work.window_size * (
-            group * work.b.group_panel + block[3]
-            + (first * work.taps + residue[3] * kc) * block[2] * AMX_COLUMNS)
+        weights = panel_of(work, group, block, first, block[2] * AMX_COLUMNS, s)
+        weights += work.window_size * residue[3] * kc * block[2] * AMX_COLUMNS
         for jd in range(count[0]):
             for jh in range(rows):
                 source = s.window + (jd * height.window + jh) * width.window * a_pitch

@@ -101,6 +101,8 @@ cdef struct Blocking:
     Py_ssize_t result_bytes
     Py_ssize_t pointer_bytes
     Py_ssize_t staging_bytes
+    Py_ssize_t panel_bytes
+    Py_ssize_t packing_bytes
     Py_ssize_t scratch_bytes
 
 
@@ -121,6 +123,35 @@ cdef struct Tensor:
     Py_ssize_t stride[5]
 
 
+# Which axis of the weights is contiguous in memory, and so how rows of panels are made.
+cdef enum Order:
+    BY_INPUT        # the lanes of a panel: rows are copied
+    BY_OUTPUT       # k: transposed tap by tap
+    BY_TAP          # the kernel's axes: transposed k by k
+    SCATTERED
+
+
+cdef struct Weights:
+    const char *data
+    Py_ssize_t stride[6]            # group, o, i, d, h, w
+    int load_dtype
+    int f64
+    int pairs
+    int order
+    Py_ssize_t size                 # bytes of an element of the panels
+    Py_ssize_t unit                 # bytes of an element of the weights
+    Py_ssize_t taps
+    const Py_ssize_t *tap           # [taps][3]: kernel coordinates in the order of the panels
+    const Py_ssize_t *rank          # [taps]: where the n-th tap in memory stands in that order
+    Py_ssize_t groups
+    Py_ssize_t inputs               # channels of diff_src in a group
+    Py_ssize_t channels             # of diff_dst in a group
+    Py_ssize_t chunk
+    Py_ssize_t blocks
+    const Py_ssize_t *block         # [blocks][4]: first channel, channels, width, panel offset
+    Py_ssize_t group_panel
+
+
 cdef struct Work:
     Blocking b
     Axis axis[3]
@@ -138,7 +169,8 @@ cdef struct Work:
     Py_ssize_t taps
     Py_ssize_t blocks
     const Py_ssize_t *block         # [blocks][4]: first channel, channels, tile width, panel offset
-    const char *weights
+    const char *weights             # packed before, or
+    const Weights *packing          # to be packed by the tasks
 
 
 cdef Axis read_axis(const Py_ssize_t[::1] table) noexcept nogil:
@@ -163,57 +195,89 @@ cdef inline Py_ssize_t positions(const Axis *axis, Py_ssize_t start, Py_ssize_t 
     return max(0, min(count, axis.block))
 
 
+cdef Py_ssize_t class_positions(const Work *work, const Task *task, const Py_ssize_t *residue,
+                                Py_ssize_t *count) noexcept nogil:
+    """Count the positions of a residue class in a task on each axis, and return their product."""
+    cdef Py_ssize_t axis
+    for axis in range(3):
+        count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
+    return count[0] * count[1] * count[2]
+
+
+cdef inline Py_ssize_t result_unit(const Work *work) noexcept nogil:
+    """Return the bytes of scratch from position to position of the results."""
+    # [channel][position] for COLUMNS, [position][channel] for the others.
+    return work.size if work.b.kernel == COLUMNS else work.b.result_pitch * work.size
+
+
 include "window.pxi"
+include "weights.pxi"
 include "compute.pxi"
 include "store.pxi"
 include "depthwise.pxi"
-include "weights.pxi"
 
 
-cdef void run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
-                    char *scratch) noexcept nogil:
-    """Compute a task's block of one group, or of `groups` side by side for the channels kernel."""
-    cdef Scratch s = carve(&work.b, scratch)
-    cdef Py_ssize_t first, chunk, c, used, axis, last, unit
+cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+                          Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t block_begin,
+                          Py_ssize_t block_end, const Scratch *s) noexcept nogil:
+    """Add a chunk's products to the sums of the channel blocks `block_begin` to `block_end` - 1."""
     cdef Py_ssize_t count[3]
+    cdef Py_ssize_t used = 0
+    cdef Py_ssize_t unit = result_unit(work)
+    cdef Py_ssize_t c
     cdef const Py_ssize_t *residue
     cdef char *result
-    cdef Results results
-    cdef int more
-    # Scratch is [channel][position] for COLUMNS, [position][channel] for the others.
-    unit = work.size if work.b.kernel == COLUMNS else work.b.result_pitch * work.size
-    expect_results(work, task, group, groups, &results)
-    first = 0
+    cdef int more = first > 0
+    for c in range(task.class_begin, task.class_end):
+        residue = work.residue + 5 * c
+        if class_positions(work, task, residue, count) == 0:
+            continue
+        result = s.result + used * unit
+        if work.b.kernel == COLUMNS:
+            compute_columns(work, task, group, first, chunk, block_begin, block_end, residue, count,
+                            result, s, more)
+        elif work.b.kernel == AMX:
+            compute_amx(work, task, group, first, chunk, block_begin, block_end, residue, count,
+                        result, s, more)
+        else:
+            compute_rows(work, task, group, groups, first, chunk, block_begin, block_end, residue,
+                         count, result, s, more)
+        used += class_extent(work, count)
+
+
+cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+                   char *scratch) noexcept nogil:
+    """Compute a task's block of one group, or of `groups` side by side for the channels kernel.
+
+    Return whether weights packed here are not all finite.
+    """
+    cdef Scratch s = carve(&work.b, scratch)
+    cdef Py_ssize_t first = 0
+    cdef Py_ssize_t chunk, i
+    cdef int finite = 1
     while first < work.b.output_channels:
         chunk = min(work.b.chunk, work.b.output_channels - first)
-        more = first > 0
-        last = first + chunk == work.b.output_channels
         if work.b.windowed:
             pack_window(work, task, group, groups, first, chunk, &s)
-        used = 0
-        for c in range(task.class_begin, task.class_end):
-            residue = work.residue + 5 * c
-            for axis in range(3):
-                count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
-            if count[0] * count[1] * count[2] == 0:
-                continue
-            result = s.result + used * unit
-            if work.b.kernel == COLUMNS:
-                compute_columns(work, task, group, first, chunk, residue, count, result, &s, more)
-            elif work.b.kernel == AMX:
-                compute_amx(work, task, group, first, chunk, residue, count, result, &s, more)
-            else:
-                compute_rows(work, task, group, groups, first, chunk, residue, count, result, &s,
-                             more)
-            if last and not work.b.direct:
-                store_class(work, &results, residue, count, result, s.staging)
-            used += class_extent(work, count)
+        if work.packing != NULL:
+            for i in range(task.block_begin, task.block_end):
+                finite &= pack_chunk(work.packing, group, work.packing.block + 4 * i, first, chunk,
+                                     s.panel, s.packing)
+                compute_classes(work, task, group, groups, first, chunk, i, i + 1, &s)
+        else:
+            compute_classes(work, task, group, groups, first, chunk, task.block_begin,
+                            task.block_end, &s)
         first += chunk
+    if not work.b.direct:
+        store_classes(work, task, group, groups, &s)
+    return 1 - finite
 
 
-cdef void run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept nogil:
+cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept nogil:
+    """Return whether the task packed weights that are not all finite."""
     cdef Task task
     cdef Py_ssize_t ranges, split, group, axis
+    cdef int infinite = 0
     split = number % work.b.channel_splits
     number = number // work.b.channel_splits
     task.block_begin = work.blocks * split // work.b.channel_splits
@@ -231,56 +295,121 @@ cdef void run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept 
     task.image = number // ranges
     if work.b.kernel == DEPTHWISE:
         run_depthwise(work, &task, scratch)
-        return
+        return 0
     if work.b.kernel == CHANNELS:
-        run_group(work, &task, task.group, task.group_end - task.group, scratch)
-        return
+        return run_group(work, &task, task.group, task.group_end - task.group, scratch)
     if work.b.kernel == AMX:
         amx_begin()
     for group in range(task.group, task.group_end):
-        run_group(work, &task, group, 1, scratch)
+        infinite |= run_group(work, &task, group, 1, scratch)
     if work.b.kernel == AMX:
         amx_end()
+    return infinite
 
 
-def convolve(InputTensor diff_dst, const unsigned char[::1] weights, OutputTensor diff_src,
-             const Py_ssize_t[::1] axis_d, const Py_ssize_t[::1] axis_h,
-             const Py_ssize_t[::1] axis_w, const Py_ssize_t[:, ::1] residues,
-             const Py_ssize_t[:, ::1] taps, const Py_ssize_t[:, ::1] blocks, Blocking blocking,
-             unsigned char[::1] scratch, int num_threads, bint accumulate):
-    """Run a plan: diff_src from diff_dst and packed weights, on `num_threads` threads.
+cdef class Program:
+    """The tables of a plan, read once, and what is done with them.
 
-    `scratch` holds `scratch_bytes` for each thread, aligned to 64 bytes. The tensors are
-    (N, C, D, H, W, itemsize) views; the tables are the plan's.
+    Tensors are (N, C, D, H, W, itemsize) views, weights (g, O, I, D, H, W, itemsize) views. Results
+    of :meth:`pack` and :meth:`run_packing` tell whether all weights are finite.
     """
+
     cdef Work work
+    cdef Weights panels
+    cdef tuple tables       # what the pointers of both point to
+
+    def __init__(self, const Py_ssize_t[::1] axis_d, const Py_ssize_t[::1] axis_h,
+                 const Py_ssize_t[::1] axis_w, const Py_ssize_t[:, ::1] residues,
+                 const Py_ssize_t[:, ::1] taps, const Py_ssize_t[:, ::1] blocks,
+                 const Py_ssize_t[:, ::1] coordinates, const Py_ssize_t[::1] ranks,
+                 const Py_ssize_t[:, ::1] panel_blocks, Blocking blocking):
+        cdef Work *work = &self.work
+        cdef Weights *w = &self.panels
+        self.tables = (axis_d, axis_h, axis_w, residues, taps, blocks, coordinates, ranks,
+                       panel_blocks)
+        work.b = blocking
+        work.axis[0], work.axis[1] = read_axis(axis_d), read_axis(axis_h)
+        work.axis[2] = read_axis(axis_w)
+        work.f64 = blocking.dtype == F64
+        work.size = compute_size(blocking.dtype)
+        work.window_size = 2 if blocking.kernel == AMX else work.size
+        work.load_dtype = RAW16 if blocking.kernel == AMX else blocking.dtype
+        work.lanes = VECTOR_BYTES // work.size
+        work.classes = residues.shape[0]
+        work.residue = &residues[0, 0]
+        work.tap = &taps[0, 0] if taps.shape[0] else NULL
+        work.taps = taps.shape[0]
+        work.blocks = blocks.shape[0]
+        work.block = &blocks[0, 0]
+        w.pairs = blocking.kernel == AMX
+        w.load_dtype = work.load_dtype
+        w.f64 = work.f64
+        w.size = work.window_size
+        w.unit = element_size(blocking.dtype)
+        w.taps = coordinates.shape[0]
+        w.tap = &coordinates[0, 0] if w.taps else NULL
+        w.rank = &ranks[0] if ranks.shape[0] else NULL
+        w.groups, w.inputs = blocking.groups, blocking.input_channels
+        w.channels, w.chunk = blocking.output_channels, blocking.chunk
+        w.blocks = panel_blocks.shape[0]
+        w.block = &panel_blocks[0, 0]
+        w.group_panel = blocking.group_panel
+
+    def pack(self, WeightsTensor weights, unsigned char[::1] packed, unsigned char[::1] staging,
+             int num_threads):
+        """Fill `packed`; `staging` holds pack_staging(taps) bytes for each thread."""
+        cdef Weights w = self.panels
+        cdef Py_ssize_t number
+        cdef Py_ssize_t share = staging.shape[0] // num_threads
+        cdef int infinite = 0
+        cdef int kernel = self.work.b.kernel
+        read_weights(weights, &w)
+        if kernel == CHANNELS or kernel == DEPTHWISE:
+            for number in prange(w.taps, nogil=True, schedule="static", num_threads=num_threads):
+                infinite += 1 - pack_lanes(&w, number, <char *> &packed[0])
+        else:
+            for number in prange(w.groups * w.blocks, nogil=True, schedule="dynamic",
+                                 num_threads=num_threads):
+                infinite += 1 - pack_block(&w, number, <char *> &packed[0],
+                                           <char *> &staging[0] + threadid() * share)
+        return infinite == 0
+
+    def run(self, InputTensor diff_dst, const unsigned char[::1] packed, OutputTensor diff_src,
+            unsigned char[::1] scratch, int num_threads, bint accumulate):
+        """Compute diff_src; `scratch` holds `scratch_bytes` for each thread, aligned to 64 bytes."""
+        cdef Work work = self.work
+        work.weights = <const char *> &packed[0]
+        run_all(&work, diff_dst, diff_src, scratch, num_threads, accumulate)
+
+    def run_packing(self, InputTensor diff_dst, WeightsTensor weights, OutputTensor diff_src,
+                    unsigned char[::1] scratch, int num_threads):
+        """Compute diff_src, each task packing what it alone uses of the weights."""
+        cdef Work work = self.work
+        cdef Weights w = self.panels
+        read_weights(weights, &w)
+        work.packing = &w
+        return run_all(&work, diff_dst, diff_src, scratch, num_threads, False) == 0
+
+
+cdef int run_all(Work *work, InputTensor diff_dst, OutputTensor diff_src,
+                 unsigned char[::1] scratch, int num_threads, bint accumulate) noexcept:
+    """Run the tasks; return how many met weights that are not finite."""
     cdef Py_ssize_t task, tasks, axis, ranges
-    work.b = blocking
-    work.axis[0], work.axis[1], work.axis[2] = read_axis(axis_d), read_axis(axis_h), read_axis(axis_w)
+    cdef char *space = <char *> &scratch[0]
+    cdef int infinite = 0
     work.diff_dst.data = <char *> &diff_dst[0, 0, 0, 0, 0, 0]
     work.diff_src.data = <char *> &diff_src[0, 0, 0, 0, 0, 0]
     for axis in range(5):
         work.diff_dst.stride[axis] = diff_dst.strides[axis]
         work.diff_src.stride[axis] = diff_src.strides[axis]
-    work.f64 = blocking.dtype == F64
     work.accumulate = accumulate
-    work.size = compute_size(blocking.dtype)
-    work.window_size = 2 if blocking.kernel == AMX else work.size
-    work.load_dtype = RAW16 if blocking.kernel == AMX else blocking.dtype
-    work.lanes = VECTOR_BYTES // work.size
-    work.classes = residues.shape[0]
-    work.residue = &residues[0, 0]
-    work.tap = &taps[0, 0] if taps.shape[0] else NULL
-    work.taps = taps.shape[0]
-    work.blocks = blocks.shape[0]
-    work.block = &blocks[0, 0]
-    work.weights = <const char *> &weights[0]
-    ranges = (blocking.groups + blocking.task_groups - 1) // blocking.task_groups
-    tasks = diff_src.shape[0] * ranges * blocking.channel_splits * blocking.class_splits
+    ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
+    tasks = diff_src.shape[0] * ranges * work.b.channel_splits * work.b.class_splits
     for axis in range(3):
         tasks *= work.axis[axis].blocks
     for task in prange(tasks, nogil=True, schedule="dynamic", num_threads=num_threads):
-        run_task(&work, task, <char *> &scratch[0] + threadid() * blocking.scratch_bytes)
+        infinite += run_task(work, task, space + threadid() * work.b.scratch_bytes)
+    return infinite
 
 
 def tile_shapes(bint f64):

@@ -156,3 +156,20 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
             &work.axis[2], r.start_w, residue[2] + 1) == 0:
         store_streams(work, r, residue, count[0], count[1], staging)
         r.streams = r.total = 0
+
+
+cdef void store_classes(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+                        const Scratch *s) noexcept nogil:
+    """Store the sums of all classes of a task."""
+    cdef Results results
+    cdef Py_ssize_t count[3]
+    cdef Py_ssize_t used = 0
+    cdef Py_ssize_t c
+    cdef const Py_ssize_t *residue
+    expect_results(work, task, group, groups, &results)
+    for c in range(task.class_begin, task.class_end):
+        residue = work.residue + 5 * c
+        if class_positions(work, task, residue, count):
+            store_class(work, &results, residue, count, s.result + used * result_unit(work),
+                        s.staging)
+            used += class_extent(work, count)

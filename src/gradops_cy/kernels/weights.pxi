@@ -1,4 +1,5 @@
-# Weights packed once per call into the panels that the tiles stream.
+# Weights packed into the panels that the tiles stream: all at once, or a chunk at a time by the
+# one task that uses it.
 #
 #   ROWS, COLUMNS   [group][block][chunk][tap][k][width]    a block is one tile's channels
 #   AMX             [group][block][chunk][tap][k/2][width][2]
@@ -14,34 +15,6 @@ cdef extern from "finite.h" nogil:
     int all_finite_bf16(const unsigned short *x, Py_ssize_t n) noexcept
     void zip_pairs(const unsigned short *even, const unsigned short *odd, unsigned int *dst,
                    Py_ssize_t n) noexcept
-
-
-# Which axis of the weights is contiguous in memory, and so how rows of panels are made.
-cdef enum Order:
-    BY_INPUT        # the lanes of a panel: rows are copied
-    BY_OUTPUT       # k: transposed tap by tap
-    BY_TAP          # the kernel's axes: transposed k by k
-    SCATTERED
-
-
-cdef struct Weights:
-    const char *data
-    Py_ssize_t stride[6]            # group, o, i, d, h, w
-    int load_dtype
-    int f64
-    int pairs
-    int order
-    Py_ssize_t size                 # bytes of an element of the panels
-    Py_ssize_t unit                 # bytes of an element of the weights
-    Py_ssize_t taps
-    const Py_ssize_t *tap           # [taps][3]: kernel coordinates in the order of the panels
-    const Py_ssize_t *rank          # [taps]: where the n-th tap in memory stands in that order
-    Py_ssize_t groups
-    Py_ssize_t channels             # of diff_dst in a group
-    Py_ssize_t chunk
-    Py_ssize_t blocks
-    const Py_ssize_t *block         # [blocks][4]: first channel, channels, width, panel offset
-    Py_ssize_t group_panel
 
 
 cdef inline const char *tap_data(const Weights *w, Py_ssize_t group, Py_ssize_t t) noexcept nogil:
@@ -99,26 +72,21 @@ cdef void pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
                        (width - valid) * w.size)
 
 
-cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, char *panel,
-                    char *staging) noexcept nogil:
-    """Pack one block of one group; return whether all of it is finite."""
+cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
+                    Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
+    """Pack one chunk of one block; return whether all of it is finite."""
     cdef Py_ssize_t width = block[2]
-    cdef Py_ssize_t first = 0
-    cdef Py_ssize_t chunk, low, high, t
+    cdef Py_ssize_t low = 0
+    cdef Py_ssize_t high, t
     cdef char *dst
     cdef int finite = 1
-    while first < w.channels:
-        chunk = min(w.chunk, w.channels - first)
-        low = 0
-        while low < chunk:
-            high = min(chunk, low + PACK_CHANNELS)
-            dst = panel + low * width * w.size
-            pack_rows(w, group, block, first + low, first + high, dst, chunk * width, staging)
-            for t in range(w.taps):
-                finite &= all_finite(w.f64, dst + t * chunk * width * w.size, (high - low) * width)
-            low = high
-        panel += w.taps * chunk * width * w.size
-        first += chunk
+    while low < chunk:
+        high = min(chunk, low + PACK_CHANNELS)
+        dst = panel + low * width * w.size
+        pack_rows(w, group, block, first + low, first + high, dst, chunk * width, staging)
+        for t in range(w.taps):
+            finite &= all_finite(w.f64, dst + t * chunk * width * w.size, (high - low) * width)
+        low = high
     return finite
 
 
@@ -143,36 +111,38 @@ cdef void pack_pairs_by_rows(const Weights *w, Py_ssize_t group, const Py_ssize_
                       <unsigned int *> panel + (t * pairs + pair) * width, width)
 
 
-cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, char *panel,
-                    char *staging) noexcept nogil:
-    """Pack one block of one group for AMX, k in pairs; return whether all of it is finite."""
+cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
+                    Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
+    """Pack one chunk of one block for AMX, k in pairs; return whether all of it is finite."""
     cdef Py_ssize_t width = block[2]
-    cdef Py_ssize_t first = 0
     cdef Py_ssize_t valid = block[1]
-    cdef Py_ssize_t chunk, pairs, t
+    cdef Py_ssize_t pairs = (chunk + AMX_K - 1) // AMX_K * AMX_K // 2
+    cdef Py_ssize_t t
     cdef const char *src
-    cdef int finite = 1
-    while first < w.channels:
-        chunk = min(w.chunk, w.channels - first)
-        pairs = (chunk + AMX_K - 1) // AMX_K * AMX_K // 2
-        if w.order == BY_OUTPUT and chunk % 2 == 0 and w.stride[2] % 4 == 0:
-            # Two neighbours along k are one 32-bit element.
-            if valid < width or chunk < 2 * pairs:
-                memset(panel, 0, w.taps * pairs * width * 4)
-            for t in range(w.taps):
-                src = tap_data(w, group, t) + first * w.stride[1] + block[0] * w.stride[2]
-                transpose(4, src, w.stride[2] // 4, panel + t * pairs * width * 4, width, NULL,
-                          valid, chunk // 2)
-        else:
-            pack_pairs_by_rows(w, group, block, first, chunk, pairs, panel, staging)
-        finite &= all_finite_bf16(<const unsigned short *> panel, w.taps * pairs * 2 * width)
-        panel += w.taps * pairs * width * 4
-        first += chunk
-    return finite
+    if w.order == BY_OUTPUT and chunk % 2 == 0 and w.stride[2] % 4 == 0:
+        # Two neighbours along k are one 32-bit element.
+        if valid < width or chunk < 2 * pairs:
+            memset(panel, 0, w.taps * pairs * width * 4)
+        for t in range(w.taps):
+            src = tap_data(w, group, t) + first * w.stride[1] + block[0] * w.stride[2]
+            transpose(4, src, w.stride[2] // 4, panel + t * pairs * width * 4, width, NULL, valid,
+                      chunk // 2)
+    else:
+        pack_pairs_by_rows(w, group, block, first, chunk, pairs, panel, staging)
+    return all_finite_bf16(<const unsigned short *> panel, w.taps * pairs * 2 * width)
 
 
-cdef int pack_lanes(const Weights *w, Py_ssize_t t, Py_ssize_t inputs, char *panel) noexcept nogil:
+cdef int pack_chunk(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
+                    Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
+    """Pack [tap][k][width] of one block; return whether all of it is finite."""
+    if w.pairs:
+        return pack_pairs(w, group, block, first, chunk, panel, staging)
+    return pack_panel(w, group, block, first, chunk, panel, staging)
+
+
+cdef int pack_lanes(const Weights *w, Py_ssize_t t, char *panel) noexcept nogil:
     """Pack one tap of all groups for the CHANNELS panel; return whether all of it is finite."""
+    cdef Py_ssize_t inputs = w.inputs
     cdef Py_ssize_t k, group
     cdef const char *src
     cdef char *dst = panel + t * w.channels * w.group_panel * w.size
@@ -191,69 +161,43 @@ cdef int pack_lanes(const Weights *w, Py_ssize_t t, Py_ssize_t inputs, char *pan
 
 
 cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed, char *staging) noexcept nogil:
+    """Pack all chunks of one block of one group."""
     cdef Py_ssize_t group = number // w.blocks
     cdef const Py_ssize_t *block = w.block + 4 * (number % w.blocks)
+    cdef Py_ssize_t first = 0
+    cdef Py_ssize_t chunk, rows
+    cdef int finite = 1
     packed += (group * w.group_panel + block[3]) * w.size
-    if w.pairs:
-        return pack_pairs(w, group, block, packed, staging)
-    return pack_panel(w, group, block, packed, staging)
+    while first < w.channels:
+        chunk = min(w.chunk, w.channels - first)
+        rows = (chunk + AMX_K - 1) // AMX_K * AMX_K if w.pairs else chunk
+        finite &= pack_chunk(w, group, block, first, chunk, packed, staging)
+        packed += w.taps * rows * block[2] * w.size
+        first += chunk
+    return finite
 
 
-def pack_staging(Py_ssize_t taps):
-    """Return the bytes of scratch that pack_weights needs for each thread."""
-    cdef Py_ssize_t place = taps * sizeof(Py_ssize_t)
-    cdef Py_ssize_t rows = TRANSPOSE_ROWS * max(taps, PACK_CHANNELS) * sizeof(double)
-    return (place + rows + taps * 2 * 2 * AMX_COLUMNS * 2 + 127) // 64 * 64
-
-
-def pack_weights(WeightsTensor weights, unsigned char[::1] packed, const Py_ssize_t[:, ::1] taps,
-                 const Py_ssize_t[::1] ranks, const Py_ssize_t[:, ::1] blocks, int dtype,
-                 int kernel, Py_ssize_t chunk, Py_ssize_t group_panel, unsigned char[::1] staging,
-                 int num_threads):
-    """Fill `packed` from the (group, O, I, D, H, W, itemsize) view; return whether all is finite.
-
-    `group_panel` is the size of a group's panels, or the pitch of a row of lanes, in elements;
-    `ranks` is empty unless every tap is used.
-    """
-    cdef Weights w
-    cdef Py_ssize_t number, axis, dense
-    cdef Py_ssize_t inputs = weights.shape[2]
-    cdef Py_ssize_t share = staging.shape[0] // num_threads
-    cdef int infinite = 0
+cdef void read_weights(WeightsTensor weights, Weights *w) noexcept nogil:
+    """Complete a plan's description of the panels with where the weights lie."""
+    cdef Py_ssize_t axis, dense
+    cdef Py_ssize_t step = w.unit
     w.data = <const char *> &weights[0, 0, 0, 0, 0, 0, 0]
     for axis in range(6):
         w.stride[axis] = weights.strides[axis]
-    w.pairs = kernel == AMX
-    w.load_dtype = RAW16 if w.pairs else dtype
-    w.f64 = dtype == F64
-    w.size = 2 if w.pairs else compute_size(dtype)
-    w.unit = element_size(dtype)
-    w.taps = taps.shape[0]
-    w.tap = &taps[0, 0] if w.taps else NULL
-    w.rank = &ranks[0] if ranks.shape[0] else NULL
-    w.groups = weights.shape[0]
-    w.channels = weights.shape[1]
-    w.chunk = chunk
-    w.blocks = blocks.shape[0]
-    w.block = &blocks[0, 0]
-    w.group_panel = group_panel
-    dense = ranks.shape[0] > 0
-    number = w.unit
+    dense = w.rank != NULL
     for axis in range(5, 2, -1):
-        dense = dense and (weights.shape[axis] == 1 or w.stride[axis] == number)
-        number *= weights.shape[axis]
-    if w.stride[2] == w.unit or inputs == 1:
+        dense = dense and (weights.shape[axis] == 1 or w.stride[axis] == step)
+        step *= weights.shape[axis]
+    if w.stride[2] == w.unit or w.inputs == 1:
         w.order = BY_INPUT
     elif w.stride[1] == w.unit or (w.taps == 1 and w.channels == 1):
         w.order = BY_OUTPUT
     else:
         w.order = BY_TAP if dense else SCATTERED
-    if kernel == CHANNELS or kernel == DEPTHWISE:
-        for number in prange(w.taps, nogil=True, schedule="static", num_threads=num_threads):
-            infinite += 1 - pack_lanes(&w, number, inputs, <char *> &packed[0])
-    else:
-        for number in prange(w.groups * w.blocks, nogil=True, schedule="dynamic",
-                             num_threads=num_threads):
-            infinite += 1 - pack_block(&w, number, <char *> &packed[0],
-                                       <char *> &staging[0] + threadid() * share)
-    return infinite == 0
+
+
+def pack_staging(Py_ssize_t taps):
+    """Return the bytes of scratch that packing needs for each thread."""
+    cdef Py_ssize_t place = taps * sizeof(Py_ssize_t)
+    cdef Py_ssize_t rows = TRANSPOSE_ROWS * max(taps, PACK_CHANNELS) * sizeof(double)
+    return (place + rows + taps * 2 * 2 * AMX_COLUMNS * 2 + 127) // 64 * 64

@@ -23,6 +23,8 @@ cdef struct Scratch:
     char *result        # sums of the block, all residue classes
     char *pointers      # row pointers (ROWS, CHANNELS) or window offsets (COLUMNS)
     char *staging       # rows on their way into the window
+    char *panel         # weights of a channel block and chunk, where tasks pack them
+    char *packing       # and what that takes
 
 
 cdef Scratch carve(const Blocking *b, char *scratch) noexcept nogil:
@@ -32,6 +34,8 @@ cdef Scratch carve(const Blocking *b, char *scratch) noexcept nogil:
     s.result = s.window + b.window_bytes
     s.pointers = s.result + b.result_bytes
     s.staging = s.pointers + b.pointer_bytes
+    s.panel = s.staging + b.staging_bytes
+    s.packing = s.panel + b.panel_bytes
     memset(s.zeros, 0, b.zero_bytes)
     return s
 
