@@ -51,8 +51,9 @@ class ConvForm:
     weights_axes: tuple[int, ...]  # where g, O, I, D, H, W are among them
 
     def tensor(self, array: Array) -> Array:
-        """Return the (N, C, D, H, W) view of diff_dst or diff_src."""
-        return _arrays.canonical(array, self.data_format)
+        """Return the (N, C, D, H, W) view of diff_dst or diff_src, images as planes where it can."""
+        view = _arrays.canonical(array, self.data_format)
+        return view if self.problem.rank == 3 else view.swapaxes(0, 2)
 
     def weights(self, array: Array) -> Array:
         """Return the (g, O, I, D, H, W) view of weights: splitting axes never copies."""
@@ -188,15 +189,20 @@ class ConvCall:
         `weights_order` is the order of the weights' axes g, O, I and X, of which g is a part of
         the axis that it stands before.
         """
+        # Without a depth of their own, images are planes: a task may then take several.
+        images = self.dst.batch
+        x, y = _triple(spatial), _triple(self.dst.spatial)
+        if images and self.rank < 3:
+            x, y, images = (images, *x[1:]), (images, *y[1:]), 1
         problem = ConvProblem(
             transposed=transposed,
             dtype=_arrays.DTYPE_CODES[self.dtype],
-            batch=self.dst.batch,
+            batch=images,
             groups=self.groups,
             diff_src_channels=inputs,
             diff_dst_channels=self.dst.channels,
-            diff_src=_triple(spatial),
-            diff_dst=_triple(self.dst.spatial),
+            diff_src=x,
+            diff_dst=y,
             kernel=_triple(kernel),
             strides=_triple(self.strides),
             dilations=_triple(self.dilations),

@@ -19,7 +19,10 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ConvProblem:
-    """What is to be computed, with oneDNN's letters in :meth:`__str__`."""
+    """What is to be computed, with oneDNN's letters in :meth:`__str__`.
+
+    Below rank 3 the images stand on the first spatial axis, and `batch` is 1.
+    """
 
     transposed: bool
     dtype: int
@@ -82,7 +85,8 @@ class ConvProblem:
         ic, oc = self.diff_src_channels, self.diff_dst_channels
         i, o = self.diff_src, self.diff_dst
         axes = "dhw"[3 - self.rank :]
-        parts = [f"g{self.groups}" if self.groups > 1 else "", f"mb{self.batch}", f"ic{ic}"]
+        images = self.batch if self.rank == 3 else self.batch * i[0]
+        parts = [f"g{self.groups}" if self.groups > 1 else "", f"mb{images}", f"ic{ic}"]
         for names, values in (("i", i), (f"oc{oc}o", o), ("k", self.kernel)):
             prefix, letter = names[:-1], names[-1]
             parts.append(prefix)
