@@ -188,12 +188,15 @@ class Plan:
         self.direct = writes and lanes_fit and self.kernel in (ROWS, CHANNELS)
         if self.kernel == DEPTHWISE:
             self.direct = not self.windowed
+        if self.kernel == AMX:
+            # A tile's whole sum is rounded at once.
+            self.direct = layout.diff_src_channels_last
 
     # -- which blocks ----------------------------------------------------------------------
 
     def _choose_blocks(self, num_threads: int) -> None:
         problem = self.problem
-        self.chunk = self._panel_chunk()
+        self._cut_chunk(self._panel_chunk())
         self.task_groups = problem.groups if self.over_groups else 1
         if self.kernel == DEPTHWISE and self.windowed:
             self.task_groups = min(problem.groups, BOX_VECTORS * self.lanes)
@@ -209,6 +212,12 @@ class Plan:
         self._shrink_to_workspace()
         self._grow_block()
         self._split_for_threads(num_threads)
+
+    def _cut_chunk(self, chunk: int) -> None:
+        """Sum `chunk` channels of diff_dst at a time."""
+        self.chunk = chunk
+        if self.kernel == AMX and chunk < self.problem.output_channels:
+            self.direct = False
 
     def _panel_chunk(self) -> int:
         """Return how many channels of diff_dst are summed at a time.
@@ -310,7 +319,7 @@ class Plan:
             if self._halve_groups():
                 continue
             if self.windowed and self.chunk > 64 and not self.over_groups:
-                self.chunk = _up(self.chunk // 2, AMX_K)
+                self._cut_chunk(_up(self.chunk // 2, AMX_K))
             elif self.block[2] > 4 * self.lanes:
                 self.block[2] = _cut(self.counts[2], _up(self.block[2] // 2, self.lanes))
             elif self.channel_splits < len(self.blocks):
@@ -465,6 +474,8 @@ class Plan:
         return scattered and self.class_splits == 1 and not self.zero_first
 
     def _result_pitch(self) -> int:
+        if self.kernel == AMX and self.direct:
+            return 2 * AMX_COLUMNS
         if self.over_groups:
             return _up(self.task_groups * self.problem.input_channels, self.lanes)
         if self.kernel != COLUMNS:
@@ -502,6 +513,8 @@ class Plan:
             window_size = 2
             elements = (window + 2 * AMX_ROWS + axes[2].window) * _up(channels, AMX_K)
             pointers = most_taps
+            if self.direct:
+                results = 2 * AMX_ROWS * pitch
         elif self.kernel == DEPTHWISE:
             pointers, channels = 4 * most_taps, self.task_groups
             if self.windowed:

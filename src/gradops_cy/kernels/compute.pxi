@@ -62,18 +62,26 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
                 row += count[2]
 
 
+cdef char *result_place(const Work *work, const Task *task, Py_ssize_t group,
+                        const Py_ssize_t *residue, Py_ssize_t *step) noexcept nogil:
+    """Return where channel 0 of a group goes at a class's first position, and the steps from there."""
+    cdef Tensor y = work.diff_src
+    cdef Py_ssize_t axis
+    cdef char *place = y.data + task.image * y.stride[0] + group * work.b.input_channels * y.stride[1]
+    for axis in range(3):
+        step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
+        place += task.start[axis] * step[axis] + residue[axis] * y.stride[2 + axis]
+    return place
+
+
 cdef void point_results(const Work *work, const Task *task, Py_ssize_t group,
                         const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
                         char **result) noexcept nogil:
     """Fill result[position] with where the block's first channel goes: scratch or diff_src."""
-    cdef Tensor y = work.diff_src
-    cdef Py_ssize_t jd, jh, j, axis
-    cdef char *base = y.data + task.image * y.stride[0] + group * work.b.input_channels * y.stride[1]
+    cdef Py_ssize_t jd, jh, j
     cdef Py_ssize_t step[3]
-    base += work.block[4 * task.block_begin] * y.stride[1]
-    for axis in range(3):
-        step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
-        base += task.start[axis] * step[axis] + residue[axis] * y.stride[2 + axis]
+    cdef char *base = result_place(work, task, group, residue, step)
+    base += work.block[4 * task.block_begin] * work.diff_src.stride[1]
     for jd in range(count[0]):
         for jh in range(count[1]):
             for j in range(count[2]):
@@ -252,11 +260,38 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
                                 work.b.result_pitch, more)
 
 
+cdef void store_unit(const Work *work, const Py_ssize_t *count, Py_ssize_t first, Py_ssize_t n,
+                     const char *c, Py_ssize_t c_pitch, Py_ssize_t channels, char *dst,
+                     const Py_ssize_t *step) noexcept nogil:
+    """Round positions `first` to `first` + `n` - 1 of a unit into diff_src, channels last.
+
+    `dst` is where the unit's first position goes.
+    """
+    cdef Py_ssize_t row_pitch = work.axis[2].window if work.b.flatten else first + n
+    cdef Py_ssize_t rows = count[1] if work.b.flatten else 1
+    cdef Py_ssize_t end = first + n
+    cdef Py_ssize_t at = first
+    cdef Py_ssize_t row, column, span
+    while at < end:
+        row, column = at // row_pitch, at % row_pitch
+        if row >= rows:
+            return
+        span = min(end, (row + 1) * row_pitch) - at
+        if column < count[2]:
+            store_rows(work.b.dtype, c + (at - first) * c_pitch, c_pitch // work.size,
+                       dst + row * step[1] + column * step[2], step[2],
+                       min(span, count[2] - column), channels, work.accumulate)
+        at += span
+
+
 cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                       Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                       const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
                       const Scratch *s, int more) noexcept nogil:
-    """Compute a residue class with AMX tiles: c is [position][channel]."""
+    """Compute a residue class with AMX tiles: c is [position][channel].
+
+    Direct, c is one tile's results, which go on to diff_src while they are in cache.
+    """
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
     cdef Py_ssize_t taps = residue[4] - residue[3]
@@ -267,10 +302,13 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef Py_ssize_t unit = unit_length(work, count)
     cdef Py_ssize_t rows = unit_rows(work, count)
     cdef Py_ssize_t t, jd, jh, j, i
+    cdef Py_ssize_t step[3]
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef const char *source
     cdef char *target
+    cdef char *base = result_place(work, task, group, residue, step)
+    cdef char *dst
     for t in range(taps):
         offset[t] = first_entry(work, work.tap + 3 * (residue[3] + t))
     for i in range(block_begin, block_end):
@@ -280,11 +318,18 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
         for jd in range(count[0]):
             for jh in range(rows):
                 source = s.window + (jd * height.window + jh) * width.window * a_pitch
+                dst = base + block[0] * work.diff_src.stride[1] + jd * step[0] + jh * step[1]
                 target = c + (jd * rows + jh) * unit * c_pitch
                 target += (block[0] - work.block[4 * task.block_begin]) * work.size
                 j = 0
                 while j < unit:
-                    run_amx(2 if unit - j > AMX_ROWS else 1, block[2], taps, kc,
-                            source + j * a_pitch, a_pitch, offset, weights,
-                            target + j * c_pitch, c_pitch, more)
+                    if work.b.direct:
+                        run_amx(2 if unit - j > AMX_ROWS else 1, block[2], taps, kc,
+                                source + j * a_pitch, a_pitch, offset, weights, s.result, c_pitch, 0)
+                        store_unit(work, count, j, min(2 * AMX_ROWS, unit - j), s.result, c_pitch,
+                                   block[1], dst, step)
+                    else:
+                        run_amx(2 if unit - j > AMX_ROWS else 1, block[2], taps, kc,
+                                source + j * a_pitch, a_pitch, offset, weights,
+                                target + j * c_pitch, c_pitch, more)
                     j += 2 * AMX_ROWS

@@ -18,6 +18,8 @@ cdef extern from "rows.h" nogil:
                   void *dst) noexcept
     void store_row(int dtype, const void *src, Py_ssize_t src_stride, char *dst,
                    Py_ssize_t dst_stride, Py_ssize_t n, int accumulate) noexcept
+    void store_rows(int dtype, const void *src, Py_ssize_t src_pitch, char *dst,
+                    Py_ssize_t dst_pitch, Py_ssize_t rows, Py_ssize_t n, int accumulate) noexcept
 
 cdef extern from "tile.h" nogil:
     int VECTOR_BYTES

@@ -41,6 +41,14 @@
         }                                                                                          \
     }
 
+#define DEFINE_STORE_ROWS(suffix, real, size)                                                      \
+    static void store_rows_##suffix(const real *src, ptrdiff_t src_pitch, char *dst,               \
+                                    ptrdiff_t dst_pitch, ptrdiff_t rows, ptrdiff_t n,              \
+                                    int accumulate) {                                              \
+        for (ptrdiff_t i = 0; i < rows; i++)                                                       \
+            store_row_##suffix(src + i * src_pitch, 1, dst + i * dst_pitch, size, n, accumulate);  \
+    }
+
 INLINE float get_f32(const char *p) { return *(const float *)p; }
 INLINE void put_f32(char *p, float x) { *(float *)p = x; }
 INLINE double get_f64(const char *p) { return *(const double *)p; }
@@ -54,6 +62,11 @@ DEFINE_ROWS(f32, float, vec_f32, LANES_F32, 4, get_f32, f32)
 DEFINE_ROWS(f16, float, vec_f32, LANES_F32, 2, get_f16, f32)
 DEFINE_ROWS(bf16, float, vec_f32, LANES_F32, 2, get_bf16, f32)
 DEFINE_ROWS(f64, double, vec_f64, LANES_F64, 8, get_f64, f64)
+
+DEFINE_STORE_ROWS(f32, float, 4)
+DEFINE_STORE_ROWS(f16, float, 2)
+DEFINE_STORE_ROWS(bf16, float, 2)
+DEFINE_STORE_ROWS(f64, double, 8)
 
 INLINE void load_row_raw16(const char *src, ptrdiff_t stride, ptrdiff_t n, uint16_t *dst) {
     ptrdiff_t j = 0;
@@ -83,6 +96,15 @@ static void store_row(int dtype, const void *src, ptrdiff_t src_stride, char *ds
     else if (dtype == F16) store_row_f16(src, src_stride, dst, dst_stride, n, accumulate);
     else if (dtype == BF16) store_row_bf16(src, src_stride, dst, dst_stride, n, accumulate);
     else store_row_f64(src, src_stride, dst, dst_stride, n, accumulate);
+}
+
+/* store_row for `rows` contiguous rows; src_pitch in elements, dst_pitch in bytes. */
+static void store_rows(int dtype, const void *src, ptrdiff_t src_pitch, char *dst,
+                       ptrdiff_t dst_pitch, ptrdiff_t rows, ptrdiff_t n, int accumulate) {
+    if (dtype == F32) store_rows_f32(src, src_pitch, dst, dst_pitch, rows, n, accumulate);
+    else if (dtype == F16) store_rows_f16(src, src_pitch, dst, dst_pitch, rows, n, accumulate);
+    else if (dtype == BF16) store_rows_bf16(src, src_pitch, dst, dst_pitch, rows, n, accumulate);
+    else store_rows_f64(src, src_pitch, dst, dst_pitch, rows, n, accumulate);
 }
 
 #endif

@@ -59,6 +59,9 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
     cdef Py_ssize_t j, i, rows, strip
     cdef bint plain = element_size(dtype) == size and not add
     if magnitude(channel_stride) < magnitude(step):
+        if r.channel_pitch == 1 and channel_stride == element_size(dtype):
+            store_rows(dtype, c, r.position_pitch, dst, step, count, channels, add)
+            return
         if r.channel_pitch == 1:
             for j in range(count):
                 store_row(dtype, c + j * r.position_pitch * size, 1, dst + j * step, channel_stride,

@@ -134,12 +134,50 @@ DEFINE_STRIP(f32, f32, float, vec_f32, LANES_F32)
 DEFINE_STRIP(f64, f64, double, vec_f64, LANES_F64)
 DEFINE_STRIP(u16, f32, uint16_t, vec_f32, LANES_F32)
 
+#if VECTOR_BYTES == 64
+/* Two rows of 16-bit elements as one of their pairs, so that a square moves twice as many. */
+INLINE vec_f32 load_pairs(const uint16_t *even, const uint16_t *odd, __mmask16 mask) {
+    __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, even));
+    __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, odd));
+    return (vec_f32)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+/* strip_u16 for 32 rows. */
+static void strip_u16_pairs(const uint16_t *src, ptrdiff_t src_pitch, uint16_t *dst,
+                            ptrdiff_t dst_pitch, ptrdiff_t cols) {
+    for (ptrdiff_t c = 0; c < cols; c += 16) {
+        ptrdiff_t width = cols - c < 16 ? cols - c : 16;
+        __mmask16 mask = (__mmask16)(0xffffu >> (16 - width));
+        const uint16_t *row = src + c;
+        uint16_t *out = dst + c * dst_pitch;
+        vec_f32 v[16];
+        _Pragma("GCC unroll 16") for (int r = 0; r < 16; r++) {
+            v[r] = load_pairs(row, row + src_pitch, mask);
+            row += 2 * src_pitch;
+            HOLD(row);
+        }
+        square_f32(v);
+        _Pragma("GCC unroll 16") for (int i = 0; i < 16; i++) {
+            if (i >= width) break;
+            *(vec_f32 *)out = v[i];
+            out += dst_pitch;
+            HOLD(out);
+        }
+    }
+}
+#endif
+
 /* dst[c][r] = src[r][c] for r < rows, c < cols; pitches in elements of `size` (2, 4 or 8) bytes.
  * With `place`, element offsets take the place of dst's rows. */
 static void transpose(int size, const void *src, ptrdiff_t src_pitch, void *dst, ptrdiff_t dst_pitch,
                       const ptrdiff_t *place, ptrdiff_t rows, ptrdiff_t cols) {
     ptrdiff_t step = size == 8 ? LANES_F64 : LANES_F32;
-    for (ptrdiff_t r = 0; r < rows; r += step) {
+    ptrdiff_t r = 0;
+#if VECTOR_BYTES == 64
+    for (; size == 2 && !place && r + 32 <= rows; r += 32)
+        strip_u16_pairs((const uint16_t *)src + r * src_pitch, src_pitch, (uint16_t *)dst + r,
+                        dst_pitch, cols);
+#endif
+    for (; r < rows; r += step) {
         ptrdiff_t height = rows - r < step ? rows - r : step;
         if (size == 8)
             strip_f64((const double *)src + r * src_pitch, src_pitch, (double *)dst + r, dst_pitch,

@@ -41,6 +41,13 @@ INLINE vec_f32 read_bf16(const char *p, int n) {
 }
 /* bf16_from_float, lane by lane. */
 INLINE void write_bf16(char *p, vec_f32 v, int n) {
+#if defined(__AVX512BF16__)
+    /* The instruction rounds alike but for NaN and subnormals, which it flushes. */
+    if (!_mm512_fpclass_ps_mask((__m512)v, 0x01 | 0x20 | 0x80)) {
+        store_halves(p, (__m256i)_mm512_cvtneps_pbh((__m512)v), n);
+        return;
+    }
+#endif
     __m512i u = (__m512i)v, high = _mm512_srli_epi32(u, 16);
     __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
     __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
