@@ -156,7 +156,8 @@ class Plan:
         rows = min(inputs, max(self.tile_shapes.values()))
         scores = {
             ROWS: inputs / _up(inputs, lanes) * (1 if last else move),
-            COLUMNS: across * rows / (rows + 1) * (move if last else 1),
+            # Its window and its results pass through the second-level cache once more.
+            COLUMNS: 0.7 * across * rows / (rows + 1) * (move if last else 1),
         }
         if problem.groups > 1 and inputs < lanes:
             total = problem.diff_src_channels
@@ -176,7 +177,9 @@ class Plan:
         lanes_fit = problem.input_channels % self.lanes == 0
         if self.kernel == CHANNELS:
             lanes_fit = problem.diff_src_channels % self.lanes == 0
-        reads = plain and layout.diff_dst_channels_last
+        # Taps of few channels are summed in one run, which a window makes of them.
+        short = problem.output_channels < self.lanes and problem.kernel[2] > 1
+        reads = plain and layout.diff_dst_channels_last and not short
         writes = plain and layout.diff_src_channels_last and not layout.accumulate
         self.windowed = not {
             ROWS: reads,
@@ -189,8 +192,8 @@ class Plan:
         if self.kernel == DEPTHWISE:
             self.direct = not self.windowed
         if self.kernel == AMX:
-            # A tile's whole sum is rounded at once.
-            self.direct = layout.diff_src_channels_last
+            # A tile's whole sum is rounded at once (without taps there are no tiles).
+            self.direct = layout.diff_src_channels_last and self.taps > 0
 
     # -- which blocks ----------------------------------------------------------------------
 
@@ -501,7 +504,7 @@ class Plan:
         window = prod(axis.window for axis in axes)
         pitch = self._result_pitch()
         most_taps = int((self.residues[:, 4] - self.residues[:, 3]).max())
-        window_size, channels, staging_rows = self.size, self.chunk, 0
+        window_size, channels = self.size, self.chunk
         elements = 0
         zeros, results = 0, 0 if self.direct else self._result_positions() * pitch
         if self.kernel == COLUMNS:
@@ -525,14 +528,20 @@ class Plan:
             if self.kernel == CHANNELS:
                 row = outputs * pitch
                 channels *= self.task_groups
-                staging_rows = axes[2].window
             elements = window * (channels if self.kernel == ROWS else row)
-            zeros, pointers = row, prod(self.block) * (1 + most_taps)
-        channels = max(channels, pitch if self.kernel != COLUMNS else rows)
+            zeros, pointers = row, prod(self.block) * (1 + most_taps // self.merge)
+        # Strips of 16 rows that lie across: of positions, or of as many channels as there are.
+        sums = rows if self.kernel == COLUMNS else pitch
         streams = self._out_steps[2] if self.interleave else 1
-        longest = max(axes[2].window, self.block[2] * self._out_steps[2], channels)
-        staging = 16 * longest + staging_rows * channels
-        staging = max(staging, 17 * streams * (self.block[2] + 1) + self.lanes)
+        staging = max(
+            16 * max(channels, sums),
+            min(16, channels) * axes[2].window,
+            min(16, sums) * self.block[2] * self._out_steps[2],
+            17 * streams * (self.block[2] + 1) + self.lanes if streams > 1 else 0,
+        )
+        if self.kernel == CHANNELS:
+            staging = 16 * max(axes[2].window, self.block[2], channels, sums)
+            staging += axes[2].window * channels
         sizes = {
             "zero_bytes": zeros * self.size,
             "window_bytes": elements * window_size if self.windowed else 0,
