@@ -535,7 +535,7 @@ class Plan:
         streams = self._out_steps[2] if self.interleave else 1
         staging = max(
             16 * max(channels, sums),
-            min(16, channels) * axes[2].window,
+            min(16, channels) * max(axes[2].window, self._source_extent(axes[2])),
             min(16, sums) * self.block[2] * self._out_steps[2],
             17 * streams * (self.block[2] + 1) + self.lanes if streams > 1 else 0,
         )
