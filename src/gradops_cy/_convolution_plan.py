@@ -540,8 +540,8 @@ class Plan:
             17 * streams * (self.block[2] + 1) + self.lanes if streams > 1 else 0,
         )
         if self.kernel == CHANNELS:
-            staging = 16 * max(axes[2].window, self.block[2], channels, sums)
-            staging += axes[2].window * channels
+            rows = 16 * max(axes[2].window, self.block[2], channels, sums)
+            staging = max(staging, rows + axes[2].window * channels)
         sizes = {
             "zero_bytes": zeros * self.size,
             "window_bytes": elements * window_size if self.windowed else 0,
