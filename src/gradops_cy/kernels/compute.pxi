@@ -11,7 +11,10 @@ cdef inline Py_ssize_t source_of(const Axis *axis, Py_ssize_t start, Py_ssize_t 
 cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                      Py_ssize_t chunk, const Py_ssize_t *residue, const Py_ssize_t *count,
                      const Scratch *s, const char **row) noexcept nogil:
-    """Fill row[tap][position] with what each tap reads; zeros outside, NULL with exact_halo."""
+    """Fill row[tap][position] with what each tap reads; zeros outside, NULL with exact_halo.
+
+    A run of merged taps may lie half outside: those read the zeros of the window.
+    """
     cdef const Axis *depth = &work.axis[0]
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
@@ -43,10 +46,10 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
                         + height.index[tap[1] * height.block + jh])
                     for j in range(count[2]):
                         row[j] = source + entry[j] * pitch
-                    if work.b.exact_halo:
+                    if work.b.merge == 1:
                         for j in range(count[2]):
                             if yd < 0 or yh < 0 or j < low or j >= high:
-                                row[j] = NULL
+                                row[j] = outside
                 elif yd < 0 or yh < 0:
                     for j in range(count[2]):
                         row[j] = outside
@@ -129,6 +132,32 @@ cdef inline const char *panel_of(const Work *work, Py_ssize_t group, const Py_ss
         group * work.b.group_panel + block[3] + first * work.taps * work.b.merge * width)
 
 
+cdef void run_inside(const Work *work, int rows, int nv, Py_ssize_t taps, Py_ssize_t kc,
+                     const char **row, Py_ssize_t row_pitch, const char *weights, Py_ssize_t ldb,
+                     char **result, Py_ssize_t shift, int more, const char *outside) noexcept nogil:
+    """Compute a tile without the taps that lie outside for all of its positions.
+
+    They would add nothing: zeros times finite weights.
+    """
+    cdef Py_ssize_t t = 0
+    cdef Py_ssize_t begin = 0
+    cdef int m
+    while t < taps:
+        m = 0
+        while m < rows and row[t * row_pitch + m] == outside:
+            m += 1
+        if m == rows:
+            if t > begin:
+                run_tile(work, rows, nv, t - begin, kc, row + begin * row_pitch, row_pitch,
+                         weights + begin * kc * ldb * work.size, ldb, result, shift, more)
+                more = 1
+            begin = t + 1
+        t += 1
+    if taps > begin or not more:
+        run_tile(work, rows, nv, taps - begin, kc, row + begin * row_pitch, row_pitch,
+                 weights + begin * kc * ldb * work.size, ldb, result, shift, more)
+
+
 cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
                        Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t block_begin,
                        Py_ssize_t block_end, const Py_ssize_t *residue, const Py_ssize_t *count,
@@ -170,8 +199,9 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
                 run_position(work, nv, taps, kc, row + position, total, weights, ldb,
                              result + position, shift, more)
             else:
-                run_tile(work, total * (tile + 1) // tiles - position, nv, taps, kc, row + position,
-                         total, weights, ldb, result + position, shift, more)
+                run_inside(work, total * (tile + 1) // tiles - position, nv, taps, kc,
+                           row + position, total, weights, ldb, result + position, shift, more,
+                           s.zeros)
 
 
 # COLUMNS and AMX work on units: runs of positions that read consecutive window entries. With
