@@ -14,7 +14,16 @@ from setuptools import Extension, setup
 DEBUG = os.environ.get("GRADOPS_DEBUG") == "1"
 KERNELS = Path("src/gradops_cy/kernels")
 FAMILIES = {  # the sources that each family's shims include
-    "convolution": ("convolution", "window", "compute", "depthwise", "store", "weights", "probe"),
+    "convolution": (
+        "convolution",
+        "window",
+        "compute",
+        "depthwise",
+        "scatter",
+        "store",
+        "weights",
+        "probe",
+    ),
     "resampling": ("resampling",),
 }
 

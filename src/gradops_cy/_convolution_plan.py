@@ -1,7 +1,8 @@
 """From a convolution problem to kernel calls: which tile, which blocks, how much scratch.
 
-The plan is the only place that chooses. Nothing it chooses changes a bit of the result: every
-element is one sum in one fixed order (taps, then channels), however the work is cut.
+The plan is the only place that chooses. However it cuts the work, not a bit of the result changes:
+every element is one sum in one order, which the kernel and the problem fix (taps, then channels;
+SCATTER adds up the sums over channels).
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from gradops_cy import _arrays, _isa
+from gradops_cy import _arrays, _convolution_scatter, _isa
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
 from gradops_cy._convolution_problem import ConvProblem
 
-ROWS, COLUMNS, CHANNELS, AMX, DEPTHWISE = range(5)
-KERNEL_NAMES = ("rows", "columns", "channels", "amx", "depthwise")
+ROWS, COLUMNS, CHANNELS, AMX, DEPTHWISE, SCATTER = range(6)
+KERNEL_NAMES = ("rows", "columns", "channels", "amx", "depthwise", "scatter")
 AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
 
 # One task's window and results should stay in a core's second-level cache.
@@ -140,8 +141,6 @@ class Plan:
             return DEPTHWISE
         if single and 2 * problem.groups >= self.lanes and not self.zero_first:
             return DEPTHWISE
-        if self.exact_halo:
-            return ROWS
         inputs, lanes = problem.input_channels, self.lanes
         # Cycles of arithmetic on an element of diff_dst, against about 1.5 to move it across.
         work = prod(problem.kernel) * inputs / (2 * lanes)
@@ -163,16 +162,24 @@ class Plan:
             total = problem.diff_src_channels
             # A load for every product and more.
             scores[CHANNELS] = 0.6 * total / _up(total, lanes) * (1 if last else move)
-        if problem.dtype == 2 and self.has_amx:
+        amx = problem.dtype == 2 and self.has_amx
+        if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
+            scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, amx)
+        if amx:
             # About eight times the float32 rate, on whole tiles.
             outputs = problem.output_channels
             whole = inputs / _up(inputs, AMX_COLUMNS) * outputs / _up(outputs, AMX_K)
             scores[AMX] = 8 * whole * (1 if last else move)
-        return max(scores, key=lambda kernel: scores[kernel])
+        best = max(scores, key=lambda kernel: scores[kernel])
+        # SCATTER never multiplies padding.
+        return ROWS if self.exact_halo and best != SCATTER else best
 
     def _choose_directness(self) -> None:
         """Decide whether diff_dst is read, and diff_src written, without scratch."""
         problem, layout = self.problem, self.layout
+        self.amx = self.kernel == AMX or (
+            self.kernel == SCATTER and problem.dtype == 2 and self.has_amx
+        )
         plain = problem.dtype in (0, 3)
         lanes_fit = problem.input_channels % self.lanes == 0
         if self.kernel == CHANNELS:
@@ -187,6 +194,7 @@ class Plan:
             AMX: False,
             CHANNELS: False,
             DEPTHWISE: layout.diff_dst_channels_last and layout.diff_src_channels_last,
+            SCATTER: reads,
         }[self.kernel]
         self.direct = writes and lanes_fit and self.kernel in (ROWS, CHANNELS)
         if self.kernel == DEPTHWISE:
@@ -207,6 +215,10 @@ class Plan:
         self.flatten = False
         self.nv = self.rows_nv
         self.block = [1, 1, min(self.counts[2], BLOCK_WIDTH)]
+        if self.kernel == SCATTER:
+            self._cut_channels()
+            self._choose_scatter_blocks(num_threads)
+            return
         if self.phased:
             self._choose_units()
         if self.kernel == COLUMNS:
@@ -246,10 +258,37 @@ class Plan:
         plain = not self.exact_halo and not self.layout.accumulate
         return once and plain and self.kernel in (ROWS, AMX)
 
+    def _choose_scatter_blocks(self, num_threads: int) -> None:
+        """Take as large a block as fits: its neighbours compute what reaches into both."""
+        problem = self.problem
+        self.block = list(self.counts)
+        wanted = 2 * num_threads if num_threads > 1 else 1
+
+        def halve() -> bool:
+            axis = max((0, 1), key=lambda a: self.block[a] * problem.strides[a] / problem.kernel[a])
+            axis = axis if self.block[axis] > 1 else 2
+            if self.block[axis] == 1:
+                return False
+            self.block[axis] = _cut(self.counts[axis], -(-self.block[axis] // 2))
+            return True
+
+        while self._scratch_bytes() > WORKSPACE and halve():
+            pass
+        while self.tasks < wanted and problem.flop // self.tasks > TASK_FLOP:
+            if not self._halve_groups() and not halve():
+                break
+
     @property
     def over_groups(self) -> bool:
         """Whether the lanes of a vector are channels of several groups."""
         return self.kernel in (CHANNELS, DEPTHWISE)
+
+    @property
+    def _panel_kernel(self) -> int:
+        """The kernel whose panels this one reads."""
+        if self.kernel == SCATTER:
+            return AMX if self.amx else ROWS
+        return self.kernel
 
     @property
     def phased(self) -> bool:
@@ -291,7 +330,9 @@ class Plan:
 
     def _cut_channels(self) -> None:
         """Tabulate the channel blocks: first channel, channels, tile width, panel offset."""
-        inputs = self.problem.input_channels
+        inputs, taps = self.problem.input_channels, self.taps
+        if self.kernel == SCATTER:
+            inputs, taps = _convolution_scatter.columns(self.problem), 1
         if self.over_groups:
             self.blocks = np.array([[0, inputs, 0, 0]], np.intp)
             # The last row of lanes may be read a vector too far.
@@ -301,12 +342,12 @@ class Plan:
             ROWS: (self.lanes, self.rows_nv),
             COLUMNS: (1, self.tile_shapes[self.nv]),
             AMX: (AMX_COLUMNS, 2),
-        }[self.kernel]
+        }[self._panel_kernel]
         units = -(-inputs // unit)
         count = -(-units // limit)
         edges = [units * i // count for i in range(count + 1)]
         outputs = self.problem.output_channels
-        reduction = self.taps * (_up(outputs, AMX_K) if self.kernel == AMX else outputs)
+        reduction = taps * (_up(outputs, AMX_K) if self.amx else outputs)
         self.blocks = np.array(
             [
                 [a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction]
@@ -441,6 +482,13 @@ class Plan:
             local //= count
         return np.ascontiguousarray(residues, np.intp), taps
 
+    @cached_property
+    def _work_tables(self) -> tuple[Array, Array]:
+        """Return the residue classes and taps as the kernel reads them."""
+        if self.kernel == SCATTER:
+            return _convolution_scatter.tables(self.problem, self.lanes)
+        return self._tap_tables
+
     def _axis_classes(self, number: int) -> Array:
         """Return residue, first tap and number of taps of an axis's classes."""
         axis = self.axis(number, 1)
@@ -485,7 +533,7 @@ class Plan:
             edges = [
                 len(self.blocks) * i // self.channel_splits for i in range(self.channel_splits + 1)
             ]
-            widths = self.blocks[:, 2] * (AMX_COLUMNS if self.kernel == AMX else self.lanes)
+            widths = self.blocks[:, 2] * (AMX_COLUMNS if self.amx else self.lanes)
             return max(int(widths[a:b].sum()) for a, b in pairwise(edges))
         return self._result_positions()
 
@@ -518,6 +566,12 @@ class Plan:
             pointers = most_taps
             if self.direct:
                 results = 2 * AMX_ROWS * pitch
+        elif self.kernel == SCATTER:
+            positions = self._strip + 2 * AMX_ROWS
+            window_size, channels = (2 if self.amx else self.size), outputs
+            elements = positions * (_up(outputs, AMX_K) if self.amx else outputs)
+            results = self._box_bytes // self.size + (positions + self.lanes) * pitch
+            pointers = 2 * max(self._strip, prod(self.problem.kernel[:2]))
         elif self.kernel == DEPTHWISE:
             pointers, channels = 4 * most_taps, self.task_groups
             if self.windowed:
@@ -558,6 +612,23 @@ class Plan:
             sizes["packing_bytes"] = _KERNELS.pack_staging(self.taps)
         return {name: _up(value, 64) for name, value in sizes.items()}
 
+    @property
+    def _strip(self) -> int:
+        """Positions that SCATTER multiplies at a time."""
+        return _convolution_scatter.strip(self._result_pitch(), self.amx)
+
+    @property
+    def _box_pitch(self) -> int:
+        """Elements of a row of SCATTER's sums."""
+        width = self.block[2] * self._out_steps[2] + 2 * _convolution_scatter.margin(self.problem)
+        return width * self.problem.input_channels
+
+    @property
+    def _box_bytes(self) -> int:
+        """Bytes of SCATTER's sums, with what the last run touches beyond them."""
+        rows = prod(map(mul, self.block[:2], self._out_steps))
+        return _up((rows * self._box_pitch + self.lanes) * self.size, 64)
+
     def _source_extent(self, axis: Axis) -> int:
         """Return the source coordinates that a block spans at most."""
         if not len(axis.offsets):
@@ -573,7 +644,7 @@ class Plan:
     @cached_property
     def _program(self) -> Any:
         """Hand the tables to the kernels."""
-        residues, taps = self._tap_tables
+        residues, taps = self._work_tables
         merge = self.merge
         if merge > 1:
             residues, taps = residues.copy(), taps[::merge].copy()
@@ -587,6 +658,7 @@ class Plan:
             "flatten": int(self.flatten),
             "exact_halo": int(self.exact_halo),
             "interleave": int(self.interleave),
+            "amx": int(self.amx),
             "groups": self.problem.groups,
             "task_groups": self.task_groups,
             "input_channels": self.problem.input_channels,
@@ -597,6 +669,9 @@ class Plan:
             "class_splits": self.class_splits,
             "group_panel": self.group_panel,
             "nv": self.nv,
+            "strip": self._strip if self.kernel == SCATTER else 0,
+            "box_pitch": self._box_pitch,
+            "box_bytes": self._box_bytes,
             "result_pitch": self._result_pitch(),
             **sizes,
             "scratch_bytes": sum(sizes.values()),
@@ -612,22 +687,24 @@ class Plan:
         rows, size = self.problem.groups, self.size
         if self.over_groups:
             rows = self.taps * self.problem.output_channels
-        elif self.kernel == AMX:
+        elif self.amx:
             size = 2
         return max(int(rows * self.group_panel * size), 64)
 
     @cached_property
     def _panel_tables(self) -> tuple[Array, Array, Array]:
         """Return what packing reads: kernel coordinates and ranks of the taps, channel blocks."""
+        # Widths in elements instead of vectors.
+        unit = {ROWS: self.lanes, AMX: AMX_COLUMNS}.get(self._panel_kernel, 1)
+        blocks = self.blocks * np.array([1, 1, unit, 1], np.intp)
+        if self.kernel == SCATTER:
+            return np.zeros((1, 3), np.intp), np.zeros(1, np.intp), blocks
         taps = self._tap_tables[1]
         coordinates = np.stack([self.axis(a, 1).taps[taps[:, a]] for a in range(3)], axis=1)
         # Where each tap of the kernel, in C order, stands among the panels.
         places = np.ravel_multi_index(tuple(coordinates.T), self.problem.kernel)
         every = len(places) == prod(self.problem.kernel)
         ranks = np.argsort(places) if every else np.empty(0, np.intp)
-        # Widths in elements instead of vectors.
-        unit = {ROWS: self.lanes, AMX: AMX_COLUMNS}.get(self.kernel, 1)
-        blocks = self.blocks * np.array([1, 1, unit, 1], np.intp)
         return np.ascontiguousarray(coordinates), ranks, blocks
 
     @cached_property
@@ -641,11 +718,13 @@ class Plan:
     @cached_property
     def _pack_staging(self) -> int:
         """Return the bytes that packing needs besides the panels."""
-        return int(self.num_threads * _KERNELS.pack_staging(self.taps))
+        return int(self.num_threads * _KERNELS.pack_staging(len(self._panel_tables[0])))
 
     def pack(self, weights: Array) -> tuple[Array, bool]:
         """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
         packed = self._panels.take()
+        if self.kernel == SCATTER:
+            weights = _convolution_scatter.by_column(self.problem, weights)
         staging = np.empty(self._pack_staging, np.uint8)
         view = _arrays.byte_view(weights)
         return packed, self._program.pack(view, packed, staging, self.num_threads)
@@ -656,7 +735,7 @@ class Plan:
 
     def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> None:
         """Compute diff_src from (N, C, D, H, W) views and packed weights."""
-        if self.zero_first and not self.layout.accumulate:
+        if self.zero_first and self.kernel != SCATTER and not self.layout.accumulate:
             diff_src[...] = 0
         scratch = self._scratch.take()
         self._program.run(
@@ -686,9 +765,9 @@ class Plan:
 
     def describe(self) -> str:
         """Return kernel, tiles, tasks, scratch and operations in a few lines."""
-        vectors = int(self.blocks[:, 2].max()) if self.kernel == ROWS else self.nv
+        vectors = int(self.blocks[:, 2].max()) if self._panel_kernel == ROWS else self.nv
         tile = f"{self.tile_shapes[vectors]} x {vectors} vectors of {self.lanes}"
-        if self.kernel == AMX:
+        if self.amx:
             tile = f"{2 * AMX_ROWS} x {2 * AMX_COLUMNS} x {AMX_K}"
         splits = f"{len(self.residues)} residue classes, {self.channel_splits} channel ranges"
         scratch = f"{self._scratch_bytes()} bytes of scratch a thread"

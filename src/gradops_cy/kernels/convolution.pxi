@@ -59,6 +59,7 @@ cdef enum Kernel:
     CHANNELS = 2
     AMX = 3
     DEPTHWISE = 4
+    SCATTER = 5
 
 
 # One spatial axis, as the plan tabulates it (see _convolution_plan.Axis).
@@ -87,6 +88,7 @@ cdef struct Blocking:
     int flatten
     int exact_halo
     int interleave
+    int amx             # bf16 tiles multiply
     Py_ssize_t groups
     Py_ssize_t task_groups
     Py_ssize_t input_channels
@@ -97,6 +99,9 @@ cdef struct Blocking:
     Py_ssize_t class_splits
     Py_ssize_t group_panel
     Py_ssize_t nv
+    Py_ssize_t strip            # SCATTER: positions multiplied at a time
+    Py_ssize_t box_pitch        # SCATTER: elements of a row of sums
+    Py_ssize_t box_bytes        # SCATTER: of result_bytes, the sums'
     Py_ssize_t result_pitch
     Py_ssize_t zero_bytes
     Py_ssize_t window_bytes
@@ -168,6 +173,7 @@ cdef struct Work:
     Py_ssize_t classes
     const Py_ssize_t *residue       # [classes][5]: residues d, h, w; first and last + 1 of taps
     const Py_ssize_t *tap           # [taps][3]: tap index on each axis
+    # SCATTER: the runs of a row of columns and the rows of columns (see _convolution_scatter).
     Py_ssize_t taps
     Py_ssize_t blocks
     const Py_ssize_t *block         # [blocks][4]: first channel, channels, tile width, panel offset
@@ -217,6 +223,7 @@ include "weights.pxi"
 include "compute.pxi"
 include "store.pxi"
 include "depthwise.pxi"
+include "scatter.pxi"
 
 
 cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
@@ -300,11 +307,14 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept n
         return 0
     if work.b.kernel == CHANNELS:
         return run_group(work, &task, task.group, task.group_end - task.group, scratch)
-    if work.b.kernel == AMX:
+    if work.b.amx:
         amx_begin()
     for group in range(task.group, task.group_end):
-        infinite |= run_group(work, &task, group, 1, scratch)
-    if work.b.kernel == AMX:
+        if work.b.kernel == SCATTER:
+            run_scatter(work, &task, group, scratch)
+        else:
+            infinite |= run_group(work, &task, group, 1, scratch)
+    if work.b.amx:
         amx_end()
     return infinite
 
@@ -334,8 +344,8 @@ cdef class Program:
         work.axis[2] = read_axis(axis_w)
         work.f64 = blocking.dtype == F64
         work.size = compute_size(blocking.dtype)
-        work.window_size = 2 if blocking.kernel == AMX else work.size
-        work.load_dtype = RAW16 if blocking.kernel == AMX else blocking.dtype
+        work.window_size = 2 if blocking.amx else work.size
+        work.load_dtype = RAW16 if blocking.amx else blocking.dtype
         work.lanes = VECTOR_BYTES // work.size
         work.classes = residues.shape[0]
         work.residue = &residues[0, 0]
@@ -343,7 +353,7 @@ cdef class Program:
         work.taps = taps.shape[0]
         work.blocks = blocks.shape[0]
         work.block = &blocks[0, 0]
-        w.pairs = blocking.kernel == AMX
+        w.pairs = blocking.amx
         w.load_dtype = work.load_dtype
         w.f64 = work.f64
         w.size = work.window_size

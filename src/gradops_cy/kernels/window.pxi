@@ -148,7 +148,7 @@ cdef inline Py_ssize_t window_pitch(const Work *work, Py_ssize_t chunk) noexcept
     """Return the elements of a window entry (not for COLUMNS)."""
     if work.b.kernel == CHANNELS:
         return work.b.output_channels * work.b.result_pitch
-    if work.b.kernel == AMX:
+    if work.b.amx:
         return (chunk + AMX_K - 1) // AMX_K * AMX_K
     return chunk
 

@@ -1,0 +1,91 @@
+"""The SCATTER kernel's geometry: columns of the product, where they are added, and blocks.
+
+The product of diff_dst with all weights has a column for every tap and channel of diff_src,
+channels fastest. Taps along the last axis are one run of the sums, or with dilation one each.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from gradops_cy._arrays import Array
+from gradops_cy._convolution_problem import ConvProblem
+
+# Positions multiplied at a time: whole tiles of every height.
+STRIP, AMX_STRIP = 48, 64
+# Elements of their product, which should stay in the first-level cache.
+PRODUCT = 8192
+
+
+def columns(problem: ConvProblem) -> int:
+    """Return the columns of the product."""
+    return prod(problem.kernel) * problem.input_channels
+
+
+def strip(pitch: int, amx: bool) -> int:
+    """Return how many positions are multiplied at a time, for a product of `pitch` columns.
+
+    The order of an element's sum depends on it: it has to be the same in every plan of a problem.
+    """
+    unit = AMX_STRIP if amx else STRIP
+    return unit * min(max(1, PRODUCT // (unit * pitch)), 8)
+
+
+def by_column(problem: ConvProblem, weights: Array) -> Array:
+    """Return (groups, O, I, D, H, W) weights as those of one tap with a channel for each column."""
+    rows = np.moveaxis(weights, 2, -1)
+    if weights.strides[2] > weights.strides[5]:
+        # Channel by channel, and as plain integers: several times faster than reshape's copy.
+        given = rows.view(f"u{rows.itemsize}")
+        rows = np.empty(given.shape, given.dtype)
+        for channel in range(problem.input_channels):
+            rows[..., channel] = given[..., channel]
+    return rows.reshape(problem.groups, problem.output_channels, columns(problem), 1, 1, 1)
+
+
+def margin(problem: ConvProblem) -> int:
+    """Return how far positions of a block reach beyond it along the last axis."""
+    return (problem.kernel[2] - 1) * problem.dilations[2]
+
+
+def tables(problem: ConvProblem, lanes: int) -> tuple[Array, Array]:
+    """Return the runs and the rows of columns.
+
+    Runs: shift along the last axis, elements, first column of the row's, phases, 0.
+    Rows: shifts along the other axes, first column.
+    """
+    inputs = problem.input_channels
+    depth, height, width = (
+        np.arange(k, dtype=np.intp) * d - p
+        for k, d, p in zip(problem.kernel, problem.dilations, problem.pads_begin, strict=True)
+    )
+    row = len(width) * inputs
+    rows = np.stack(np.meshgrid(depth, height, indexing="ij"), axis=-1).reshape(-1, 2)
+    rows = np.column_stack([rows, np.arange(len(rows)) * row])
+    taps = len(width) if problem.dilations[2] == 1 else 1
+    length = taps * inputs
+    starts = width[::taps]
+    # As many as it takes until the vectors of a run end before the next one of its phase.
+    reach = -(-length // lanes) * lanes
+    phases = -(-reach // (problem.strides[2] * inputs))
+    runs = np.zeros((len(starts), 5), np.intp)
+    runs[:, 0] = starts
+    runs[:, 1] = length
+    runs[:, 2] = np.arange(len(starts)) * length
+    runs[:, 3] = phases
+    return runs, np.ascontiguousarray(rows, np.intp)
+
+
+def score(problem: ConvProblem, last: bool, lanes: int, amx: bool) -> float:
+    """Return the share of the arithmetic that does not go to padding, adding and transposing."""
+    outputs, count = problem.output_channels, columns(problem)
+    if outputs < 16:
+        return 0.0
+    speed = 8 if amx else 1
+    # Cycles for a position: products, adds, and with channels apart its way across.
+    products = outputs * -(-count // lanes) / 2 / speed
+    adds = 5 * count / lanes
+    across = 0 if last else 0.3 * outputs
+    return 1.4 * outputs * count / lanes / 2 / (products + adds + across)

@@ -1,0 +1,70 @@
+/* The adds of SCATTER: runs of columns from a matrix of products to the sums where they belong. */
+#ifndef GRADOPS_SCATTER_H
+#define GRADOPS_SCATTER_H
+
+#include "simd.h"
+
+/* dst[t][j * step + i] += src[t][j * pitch + i] for i < n, j < count, t < rows. Whole vectors are
+ * added, the last one with zeros past the run: sums begin at +0 and never become -0, so that these
+ * change no bit.
+ *
+ * Runs of a row overlap, and a load that overlaps a vector just stored waits for it: positions are
+ * taken `phases` apart, and all rows in turn. Which come first depends only on their own number,
+ * `first` and on. */
+#define DEFINE_ADD_RUNS(suffix, real, vec, ints, whole, lanes)                                     \
+    INLINE void add_runs_of_##suffix(const int vectors, ptrdiff_t rows, const real *const *src,    \
+                                     ptrdiff_t pitch, real *const *dst, ptrdiff_t step,            \
+                                     ptrdiff_t n, ptrdiff_t first, ptrdiff_t count,                \
+                                     ptrdiff_t phases) {                                           \
+        const int last = vectors - 1;                                                              \
+        ints keep;                                                                                 \
+        for (int l = 0; l < lanes; l++) keep[l] = -(whole)(last * lanes + l < n);                  \
+        for (ptrdiff_t phase = 0; phase < phases; phase++) {                                       \
+            ptrdiff_t begin = (phase + phases - first % phases) % phases;                          \
+            for (ptrdiff_t t = 0; t < rows; t++) {                                                 \
+                const real *s = src[t] + begin * pitch;                                            \
+                real *d = dst[t] + begin * step;                                                   \
+                for (ptrdiff_t j = begin; j < count; j += phases) {                                \
+                    for (int v = 0; v < last; v++)                                                 \
+                        *(vec *)(d + v * lanes) += *(const vec *)(s + v * lanes);                  \
+                    *(vec *)(d + last * lanes) += (vec)(*(const ints *)(s + last * lanes) & keep); \
+                    s += phases * pitch;                                                           \
+                    d += phases * step;                                                            \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void add_runs_##suffix(ptrdiff_t rows, const real *const *src, ptrdiff_t pitch,         \
+                                  real *const *dst, ptrdiff_t step, ptrdiff_t n, ptrdiff_t first,  \
+                                  ptrdiff_t count, ptrdiff_t phases) {                             \
+        const int vectors = (int)((n + lanes - 1) / lanes);                                        \
+        if (vectors == 1)                                                                          \
+            add_runs_of_##suffix(1, rows, src, pitch, dst, step, n, first, count, phases);         \
+        else if (vectors == 2)                                                                     \
+            add_runs_of_##suffix(2, rows, src, pitch, dst, step, n, first, count, phases);         \
+        else if (vectors == 3)                                                                     \
+            add_runs_of_##suffix(3, rows, src, pitch, dst, step, n, first, count, phases);         \
+        else add_runs_of_##suffix(vectors, rows, src, pitch, dst, step, n, first, count, phases);  \
+    }
+
+typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
+
+DEFINE_ADD_RUNS(f32, float, vec_f32, vec_i32, int32_t, LANES_F32)
+DEFINE_ADD_RUNS(f64, double, vec_f64, vec_i64, int64_t, LANES_F64)
+
+static void add_runs(int f64, ptrdiff_t rows, const void *src, ptrdiff_t pitch, void *dst,
+                     ptrdiff_t step, ptrdiff_t n, ptrdiff_t first, ptrdiff_t count,
+                     ptrdiff_t phases) {
+    if (f64) add_runs_f64(rows, src, pitch, dst, step, n, first, count, phases);
+    else add_runs_f32(rows, src, pitch, dst, step, n, first, count, phases);
+}
+
+/* Ask for segments begin to end - 1, each of `bytes`. */
+static void fetch_ahead(const char *p, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end,
+                        ptrdiff_t bytes) {
+    for (ptrdiff_t i = begin; i < end; i++)
+        for (ptrdiff_t b = 0; b < bytes; b += 64) __builtin_prefetch(p + i * stride + b, 0, 2);
+}
+
+#endif
