@@ -45,7 +45,7 @@ cdef void fetch_next(const Work *work, const Patch *p, Py_ssize_t part,
                      Py_ssize_t parts) noexcept nogil:
     """Ask for a part of the next range while this one is multiplied.
 
-    Its rows are too short for the processor to see them coming.
+    AMX is fast enough to wait for memory, and the rows are too short to be seen coming.
     """
     cdef const Tensor *x = &work.diff_dst
     cdef Py_ssize_t unit = element_size(work.b.dtype)
@@ -94,8 +94,8 @@ cdef void multiply_patch(const Work *work, const Task *task, Py_ssize_t group, c
         tiles = (total + limit - 1) // limit
         weights = work.weights + work.window_size * (group * work.b.group_panel + block[3])
         for tile in range(tiles):
-            fetch_next(work, p, i * tiles + tile, work.blocks * tiles)
             if work.b.amx:
+                fetch_next(work, p, i * tiles + tile, work.blocks * tiles)
                 position = tile * limit
                 run_amx(2 if total - position > AMX_ROWS else 1, nv, 1,
                         window_pitch(work, outputs), row[position], pitch, &here, weights,
