@@ -14,21 +14,43 @@ enum {
     SLACK = 4 * VECTOR_BYTES,
 };
 
-/* LANES_F32 contiguous elements of a type narrower than float64. */
-INLINE vec_f32 load_f32(int dtype, const char *p) {
-    if (dtype == F32) return *(const vec_f32 *)p;
-#if defined(__AVX512F__)
-    __m256i half = _mm256_loadu_si256((const void *)p);
-    if (dtype == F16) return (vec_f32)_mm512_cvtph_ps(half);
-    return (vec_f32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
-#elif defined(__AVX2__)
-    __m128i half = _mm_loadu_si128((const void *)p);
-    if (dtype == F16) return (vec_f32)_mm256_cvtph_ps(half);
-    return (vec_f32)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
+/* The first n of a vector's elements, of a type narrower than float64; the others are zero. */
+INLINE vec_f32 load_first(int dtype, const char *p, ptrdiff_t n) {
+    int count = n < LANES_F32 ? (int)n : LANES_F32;
+    return dtype == F32 ? read_f32(p, count) : dtype == F16 ? read_f16(p, count) : read_bf16(p, count);
+}
+INLINE void store_first(int dtype, vec_f32 x, char *p, ptrdiff_t n) {
+    int count = n < LANES_F32 ? (int)n : LANES_F32;
+    if (dtype == F32) write_f32(p, x, count);
+    else if (dtype == F16) write_f16(p, x, count);
+    else write_bf16(p, x, count);
+}
+
+/* Two vectors of elements. A word of 32 bits holds two bf16, a shift and a mask away from floats: so
+ * they come even and odd ones apart, and sums of them are put in order once, at the end. */
+INLINE void load_pair_f32(int dtype, const char *p, vec_f32 *pair) {
+    if (dtype == BF16) {
+        typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+        words both = *(const words *)p;
+        pair[0] = (vec_f32)(both << 16);
+        pair[1] = (vec_f32)(both & 0xffff0000u);
+        return;
+    }
+    pair[0] = load_first(dtype, p, LANES_F32);
+    pair[1] = load_first(dtype, p + LANES_F32 * element_size(dtype), LANES_F32);
+}
+INLINE void order_pair_f32(int dtype, vec_f32 *pair) {
+    if (dtype != BF16) return;
+    vec_f32 even = pair[0], odd = pair[1];
+#if VECTOR_BYTES == 64
+    pair[0] = __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    pair[1] = __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+#elif VECTOR_BYTES == 32
+    pair[0] = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+    pair[1] = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
 #else
-    vec_f32 x;
-    load_row(dtype, p, 2, LANES_F32, &x);
-    return x;
+    pair[0] = __builtin_shufflevector(even, odd, 0, 4, 1, 5);
+    pair[1] = __builtin_shufflevector(even, odd, 2, 6, 3, 7);
 #endif
 }
 
@@ -38,28 +60,37 @@ INLINE vec_f32 load_f32(int dtype, const char *p) {
 #define VEC vec_f32
 #define LANES LANES_F32
 #define SPLAT splat_f32
-#define LOAD load_f32
+#define LOAD_FIRST load_first
+#define LOAD_PAIR load_pair_f32
+#define ORDER_PAIR order_pair_f32
 #define NAME(x) x##_f32
 #include "resampling_rows.h"
 #undef REAL
 #undef VEC
 #undef LANES
 #undef SPLAT
-#undef LOAD
+#undef LOAD_FIRST
+#undef LOAD_PAIR
+#undef ORDER_PAIR
 #undef NAME
 
 #define REAL double
 #define VEC vec_f64
 #define LANES LANES_F64
 #define SPLAT splat_f64
-#define LOAD(dtype, p) (*(const vec_f64 *)(p))
+#define LOAD_FIRST(dtype, p, n) read_f64(p, (n) < LANES_F64 ? (int)(n) : LANES_F64)
+#define LOAD_PAIR(dtype, p, pair) \
+    ((pair)[0] = ((const vec_f64 *)(p))[0], (pair)[1] = ((const vec_f64 *)(p))[1])
+#define ORDER_PAIR(dtype, pair) ((void)0)
 #define NAME(x) x##_f64
 #include "resampling_rows.h"
 #undef REAL
 #undef VEC
 #undef LANES
 #undef SPLAT
-#undef LOAD
+#undef LOAD_FIRST
+#undef LOAD_PAIR
+#undef ORDER_PAIR
 #undef NAME
 
 static void add_contiguous_rows(int dtype, const char *const *row, const void *weight,
@@ -95,6 +126,8 @@ static void add_columns(int f64, const void *src, ptrdiff_t lanes, const ptrdiff
     if (f64) add_columns_f64(src, lanes, start, first, weight, origin, x0, x1, dst);
     else add_columns_f32(src, lanes, start, first, weight, origin, x0, x1, dst);
 }
+
+#include "resampling_width.h"
 
 static void add_to(int f64, const void *src, ptrdiff_t n, void *dst) {
     if (f64) add_to_f64(src, n, dst);

@@ -5,7 +5,7 @@
 # of the rows that touch the result row. Then the columns of each result column are summed, lanes
 # side by side, and the block is stored. Sixteen rows are transposed in cache after loading, so
 # that they are lanes, and back before storing. Of small planes sixteen are transposed as a whole,
-# and then gathered as sixteen channels.
+# and then gathered as sixteen channels. A fourth kernel has its own file, resampling_width.pxi.
 
 from cython.parallel cimport prange, threadid
 from libc.string cimport memset
@@ -13,7 +13,10 @@ from libc.string cimport memset
 cdef extern from "resampling.h" nogil:
     enum:
         ROWS_AT_ONCE, SLACK, F32, F64
+    cpdef enum:
+        COLUMNS_IN_SEQUENCE
     int compute_size(int dtype) noexcept
+    int element_size(int dtype) noexcept
     void load_row(int dtype, const char *src, Py_ssize_t src_stride, Py_ssize_t n,
                   void *dst) noexcept
     void store_row(int dtype, const void *src, Py_ssize_t src_stride, char *dst,
@@ -32,7 +35,7 @@ cdef extern from "resampling.h" nogil:
                    Py_ssize_t cols) noexcept
 
 cpdef enum:
-    CHANNELS, ROWS, PLANES  # what the lanes of a block are
+    CHANNELS, ROWS, PLANES, WIDTH  # what the lanes of a block are
     ROW_LANES = 16      # rows or planes side by side
     MAX_PRODUCTS = 256  # rows summed at most before their sum is rounded off; more are halved
     MAX_RUN = 128       # columns of a run that a block must hold; longer runs are halved
@@ -51,15 +54,20 @@ cdef struct Tensor:
 
 cdef struct Job:
     int load_dtype, store_dtype
-    int kernel  # CHANNELS, ROWS or PLANES
+    int kernel  # CHANNELS, ROWS, PLANES or WIDTH
     bint f64, accumulate
     bint stores_directly  # rows contiguous, without conversion or addition
-    int size  # of an element of the type that computes
+    int size, store_size  # of an element of the type that computes, and of the result
     Py_ssize_t batch, channels, lanes, columns, longest_product, longest_run
     Py_ssize_t pixel  # channels of a position of a row that is a lane
     Py_ssize_t task_rows, task_columns
     Axis depth, height, width
     const char *weights  # those of all axes
+    # For WIDTH: rows side by side, chunks of a row, blocks and what these share.
+    Py_ssize_t group, chunk_count
+    const Py_ssize_t *chunks
+    const Py_ssize_t *blocks
+    const int *patterns
     Tensor grads, result
     Py_ssize_t grads_extents[3]  # d, h, w
 
@@ -71,6 +79,12 @@ cdef struct Row:
     Py_ssize_t depth_count, height_count
     const char *depth_weights
     const char *height_weights
+
+
+# A row of the result by its indices. Rows count height fastest, then depth, then channels (unless
+# a row holds these), then the batch.
+cdef struct Cursor:
+    Py_ssize_t n, c, d, h
 
 
 # The buffers of one thread.
@@ -137,6 +151,39 @@ cdef Row result_row(const Job *job, Py_ssize_t n, Py_ssize_t c, Py_ssize_t d,
     row.height_count = job.height.first[h + 1] - job.height.first[h]
     row.depth_weights = job.weights + job.depth.first[d] * job.size
     row.height_weights = job.weights + job.height.first[h] * job.size
+    return row
+
+
+cdef Py_ssize_t channels_in_rows(const Job *job) noexcept nogil:
+    # The channels that have rows of their own.
+    return job.channels if job.pixel == 1 and job.kernel != CHANNELS else 1
+
+
+cdef Py_ssize_t count_rows(const Job *job) noexcept nogil:
+    return job.batch * channels_in_rows(job) * job.depth.extent * job.height.extent
+
+
+cdef Cursor cursor_at(const Job *job, Py_ssize_t r) noexcept nogil:
+    cdef Cursor at
+    cdef Py_ssize_t height = job.height.extent, depth = job.depth.extent
+    cdef Py_ssize_t channels = channels_in_rows(job)
+    at.h, at.d = r % height, r // height % depth
+    at.c, at.n = r // height // depth % channels, r // height // depth // channels
+    return at
+
+
+cdef Row next_row(const Job *job, Py_ssize_t c0, Cursor *at) noexcept nogil:
+    cdef Row row = result_row(job, at.n, c0 + at.c, at.d, at.h)
+    at.h += 1
+    if at.h == job.height.extent:
+        at.h = 0
+        at.d += 1
+        if at.d == job.depth.extent:
+            at.d = 0
+            at.c += 1
+            if at.c == channels_in_rows(job):
+                at.c = 0
+                at.n += 1
     return row
 
 
@@ -293,13 +340,10 @@ cdef void resample_rows(const Job *job, const Workspace *space, const Row *rows,
 
 
 cdef void run_task(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
-    # Tasks run along columns first, then row blocks, then channel blocks. Rows count height
-    # fastest, then depth, then channels (unless a row holds these), then the batch.
+    # Tasks run along columns first, then row blocks, then channel blocks.
     cdef Workspace space = carve(job, memory)
     cdef Row rows[ROW_LANES]
-    cdef Py_ssize_t depth = job.depth.extent, height = job.height.extent
-    cdef Py_ssize_t channels = job.channels if job.kernel == ROWS and job.pixel == 1 else 1
-    cdef Py_ssize_t all_rows = job.batch * channels * depth * height
+    cdef Py_ssize_t all_rows = count_rows(job)
     cdef Py_ssize_t column_blocks = (job.width.extent - 1) // job.task_columns + 1
     cdef Py_ssize_t row_blocks = (all_rows - 1) // job.task_rows + 1
     cdef Py_ssize_t x0 = task % column_blocks * job.task_columns
@@ -307,26 +351,15 @@ cdef void run_task(const Job *job, Py_ssize_t task, char *memory) noexcept nogil
     cdef Py_ssize_t r = task // column_blocks % row_blocks * job.task_rows
     cdef Py_ssize_t r1 = min(r + job.task_rows, all_rows)
     cdef Py_ssize_t c0 = task // column_blocks // row_blocks * job.lanes
-    cdef Py_ssize_t h = r % height, d = r // height % depth
-    cdef Py_ssize_t c = r // height // depth % channels, n = r // height // depth // channels
     cdef Py_ssize_t lanes = job.lanes
+    cdef Cursor at = cursor_at(job, r)
     cdef int count = 0
     if job.kernel == CHANNELS:
         lanes = min(job.lanes, job.channels - c0)
     while r < r1:
-        rows[count] = result_row(job, n, c0 + c, d, h)
+        rows[count] = next_row(job, c0, &at)
         count += 1
         r += 1
-        h += 1
-        if h == height:
-            h = 0
-            d += 1
-            if d == depth:
-                d = 0
-                c += 1
-                if c == channels:
-                    c = 0
-                    n += 1
         if job.kernel == CHANNELS or count == ROW_LANES or r == r1:
             resample_rows(job, &space, rows, count, lanes, x0, x1)
             count = 0
@@ -416,45 +449,74 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
     return axis
 
 
-def resample(const unsigned char[:, :, :, :, :, :] grads,
-             unsigned char[:, :, :, :, :, :] result,
-             int load_dtype, int store_dtype, bint accumulate, int kernel,
-             const Py_ssize_t[::1] table, const unsigned char[::1] weights,
-             Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
-             Py_ssize_t longest_run, Py_ssize_t task_rows, Py_ssize_t task_columns,
-             Py_ssize_t tasks, unsigned char[:, ::1] workspace):
-    """Gather `result` from `grads`, byte views of (N, C, D, H, W) tensors; see ResamplePlan.
+include "resampling_width.pxi"
 
-    The workspace has a row of bytes for each thread.
-    """
-    cdef Job job
-    cdef Py_ssize_t task
-    cdef int axis, threads = <int> workspace.shape[0]
-    job.load_dtype, job.store_dtype = load_dtype, store_dtype
-    job.f64, job.size = load_dtype == F64, compute_size(load_dtype)
-    job.accumulate, job.kernel = accumulate, kernel
-    job.pixel = lanes // ROW_LANES
-    job.stores_directly = (
-        not accumulate and store_dtype == (F64 if job.f64 else F32)
-        and result.strides[4] == job.pixel * job.size
-        and (job.pixel == 1 or result.strides[1] == job.size))
-    job.batch, job.channels = result.shape[0], result.shape[1]
-    job.lanes, job.columns = lanes, columns
-    job.longest_product, job.longest_run = longest_product, longest_run
-    job.task_rows, job.task_columns = task_rows, task_columns
-    job.depth = take_axis(&table[0], result.shape[2])
-    job.height = take_axis(job.depth.first + job.depth.extent + 1, result.shape[3])
-    job.width = take_axis(job.height.first + job.height.extent + 1, result.shape[4])
-    job.weights = <const char *> &weights[0]
-    job.grads.data = <char *> &grads[0, 0, 0, 0, 0, 0]
-    job.result.data = <char *> &result[0, 0, 0, 0, 0, 0]
+
+cdef Tensor take_tensor(const unsigned char[:, :, :, :, :, :] view) noexcept:
+    cdef Tensor tensor
+    cdef int axis
+    tensor.data = <char *> &view[0, 0, 0, 0, 0, 0]
     for axis in range(5):
-        job.grads.strides[axis] = grads.strides[axis]
-        job.result.strides[axis] = result.strides[axis]
-    for axis in range(3):
-        job.grads_extents[axis] = grads.shape[axis + 2]
-    for task in prange(tasks, nogil=True, schedule="dynamic", num_threads=threads):
-        if kernel == PLANES:
-            run_planes(&job, task, <char *> &workspace[threadid(), 0])
-        else:
-            run_task(&job, task, <char *> &workspace[threadid(), 0])
+        tensor.strides[axis] = view.strides[axis]
+    return tensor
+
+
+cdef class Resampling:
+    """The tables and block sizes of one problem, as the kernels take them; see ResamplePlan."""
+
+    cdef Job job
+    cdef Py_ssize_t tasks
+    cdef object tables  # what the job points into
+
+    def __init__(self, *, int kernel, int load_dtype, int store_dtype, result_shape, grads_shape,
+                 const Py_ssize_t[::1] table, const unsigned char[::1] weights,
+                 const Py_ssize_t[::1] chunks, const Py_ssize_t[::1] blocks,
+                 const int[::1] patterns, Py_ssize_t pixel, Py_ssize_t group, Py_ssize_t lanes,
+                 Py_ssize_t columns, Py_ssize_t longest_product, Py_ssize_t longest_run,
+                 Py_ssize_t task_rows, Py_ssize_t task_columns, Py_ssize_t tasks):
+        cdef Job *job = &self.job
+        cdef int axis
+        self.tables = (table, weights, chunks, blocks, patterns)
+        self.tasks = tasks
+        job.kernel = kernel
+        job.load_dtype, job.store_dtype = load_dtype, store_dtype
+        job.f64, job.size = load_dtype == F64, compute_size(load_dtype)
+        job.store_size = element_size(store_dtype)
+        job.batch, job.channels = result_shape[0], result_shape[1]
+        job.pixel, job.group = pixel, group
+        job.lanes, job.columns = lanes, columns
+        job.longest_product, job.longest_run = longest_product, longest_run
+        job.task_rows, job.task_columns = task_rows, task_columns
+        job.depth = take_axis(&table[0], result_shape[2])
+        job.height = take_axis(job.depth.first + job.depth.extent + 1, result_shape[3])
+        job.width = take_axis(job.height.first + job.height.extent + 1, result_shape[4])
+        job.weights = <const char *> &weights[0]
+        job.chunk_count = chunks.shape[0] // CHUNK_WORDS
+        if kernel == WIDTH:
+            job.chunks, job.blocks, job.patterns = &chunks[0], &blocks[0], &patterns[0]
+        for axis in range(3):
+            job.grads_extents[axis] = grads_shape[axis + 2]
+
+    def run(self, const unsigned char[:, :, :, :, :, :] grads,
+            unsigned char[:, :, :, :, :, :] result, bint accumulate,
+            unsigned char[:, ::1] workspace):
+        """Gather `result` from `grads`, byte views of (N, C, D, H, W) tensors.
+
+        The workspace has a row of bytes for each thread.
+        """
+        cdef Job job = self.job
+        cdef Py_ssize_t task
+        cdef int threads = <int> workspace.shape[0]
+        job.accumulate = accumulate
+        job.grads, job.result = take_tensor(grads), take_tensor(result)
+        job.stores_directly = (
+            (job.kernel == WIDTH or not accumulate and job.store_dtype == (F64 if job.f64 else F32))
+            and result.strides[4] == job.pixel * job.store_size
+            and (job.pixel == 1 or result.strides[1] == job.store_size))
+        for task in prange(self.tasks, nogil=True, schedule="dynamic", num_threads=threads):
+            if job.kernel == PLANES:
+                run_planes(&job, task, <char *> &workspace[threadid(), 0])
+            elif job.kernel == WIDTH:
+                run_width(&job, task, <char *> &workspace[threadid(), 0])
+            else:
+                run_task(&job, task, <char *> &workspace[threadid(), 0])

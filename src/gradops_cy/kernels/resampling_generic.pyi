@@ -4,13 +4,19 @@ from typing import Any
 import numpy as np
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Places = np.ndarray[Any, np.dtype[np.intp]]
 
 CHANNELS: int
 ROWS: int
 PLANES: int
+WIDTH: int
 ROW_LANES: int
 MAX_PRODUCTS: int
 MAX_RUN: int
+COLUMNS_IN_SEQUENCE: int
+WIDTH_LANES: int
+WIDTH_REACH: int
+CHUNK_WORDS: int
 
 def workspace_bytes(
     size: int,
@@ -21,21 +27,29 @@ def workspace_bytes(
     grads_plane: int,
     result_plane: int,
 ) -> int: ...
-def resample(
-    grads: Bytes,
-    result: Bytes,
-    load_dtype: int,
-    store_dtype: int,
-    accumulate: bool,
-    kernel: int,
-    table: np.ndarray[Any, np.dtype[np.intp]],
-    weights: Bytes,
-    lanes: int,
-    columns: int,
-    longest_product: int,
-    longest_run: int,
-    task_rows: int,
-    task_columns: int,
-    tasks: int,
-    workspace: Bytes,
-) -> None: ...
+
+class Resampling:
+    def __init__(
+        self,
+        *,
+        kernel: int,
+        load_dtype: int,
+        store_dtype: int,
+        result_shape: tuple[int, ...],
+        grads_shape: tuple[int, ...],
+        table: Places,
+        weights: Bytes,
+        chunks: Places,
+        blocks: Places,
+        patterns: np.ndarray[Any, np.dtype[np.intc]],
+        pixel: int,
+        group: int,
+        lanes: int,
+        columns: int,
+        longest_product: int,
+        longest_run: int,
+        task_rows: int,
+        task_columns: int,
+        tasks: int,
+    ) -> None: ...
+    def run(self, grads: Bytes, result: Bytes, accumulate: bool, workspace: Bytes) -> None: ...

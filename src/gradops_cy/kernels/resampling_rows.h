@@ -1,21 +1,27 @@
 /* Row bodies of the resampling kernels for one type that computes. resampling.h includes this
- * twice and defines REAL, VEC, LANES, SPLAT, NAME(x), and LOAD(dtype, p): LANES contiguous
- * elements at p, converted. Buffers may be read and written up to SLACK bytes past their end. */
+ * twice and defines REAL, VEC, LANES, SPLAT, NAME(x), LOAD_FIRST(dtype, p, n): the first n of LANES
+ * contiguous elements at p, converted, and LOAD_PAIR(dtype, p, pair): two vectors of them, in an order
+ * that ORDER_PAIR(dtype, pair) puts right. Buffers may be read and written up to SLACK bytes past their end. */
 
-/* dst[j] = sum_r weight[r] * row_r[j] for `vectors` vectors, or added to dst. */
-INLINE void NAME(add_rows_block)(int dtype, int vectors, const char *const *row,
-                                 const REAL *weight, ptrdiff_t rows, ptrdiff_t offset, REAL *dst,
-                                 int add) {
-    ptrdiff_t step = LANES * element_size(dtype);
-    VEC sum[4] = {{0}};
+/* dst[j] = sum_r weight[r] * row_r[j] for `pairs` pairs of vectors, or added to dst. */
+INLINE void NAME(add_rows_block)(int dtype, int pairs, const char *const *row, const REAL *weight,
+                                 ptrdiff_t rows, ptrdiff_t offset, REAL *dst, int add) {
+    ptrdiff_t step = 2 * LANES * element_size(dtype);
+    VEC sum[4] = {{0}}, part[2];
     for (ptrdiff_t r = 0; r < rows; r++) {
         VEC w = SPLAT(weight[r]);
-        for (int v = 0; v < vectors; v++) sum[v] += w * LOAD(dtype, row[r] + offset + v * step);
+        for (int v = 0; v < pairs; v++) {
+            LOAD_PAIR(dtype, row[r] + offset + v * step, part);
+            sum[2 * v] += w * part[0];
+            sum[2 * v + 1] += w * part[1];
+        }
     }
-    for (int v = 0; v < vectors; v++) {
-        VEC *d = (VEC *)(dst + v * LANES);
-        if (add) sum[v] += *d;
-        *d = sum[v];
+    for (int v = 0; v < pairs; v++) {
+        VEC *d = (VEC *)(dst + 2 * v * LANES);
+        ORDER_PAIR(dtype, sum + 2 * v);
+        if (add) sum[2 * v] += d[0], sum[2 * v + 1] += d[1];
+        d[0] = sum[2 * v];
+        d[1] = sum[2 * v + 1];
     }
 }
 
@@ -23,15 +29,15 @@ INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *wei
                               ptrdiff_t rows, ptrdiff_t n, REAL *dst, int add) {
     ptrdiff_t size = element_size(dtype), j = 0;
     for (; j + 4 * LANES <= n; j += 4 * LANES)
-        NAME(add_rows_block)(dtype, 4, row, weight, rows, j * size, dst + j, add);
-    for (; j + LANES <= n; j += LANES)
+        NAME(add_rows_block)(dtype, 2, row, weight, rows, j * size, dst + j, add);
+    if (j + 2 * LANES <= n) {
         NAME(add_rows_block)(dtype, 1, row, weight, rows, j * size, dst + j, add);
-    if (j < n) {
-        VEC sum = {0}, part = {0};
-        for (ptrdiff_t r = 0; r < rows; r++) {
-            load_row(dtype, row[r] + j * size, size, n - j, &part);
-            sum += SPLAT(weight[r]) * part;
-        }
+        j += 2 * LANES;
+    }
+    for (; j < n; j += LANES) {
+        VEC sum = {0};
+        for (ptrdiff_t r = 0; r < rows; r++)
+            sum += SPLAT(weight[r]) * LOAD_FIRST(dtype, row[r] + j * size, n - j);
         VEC *d = (VEC *)(dst + j);
         if (add) sum += *d;
         *d = sum;

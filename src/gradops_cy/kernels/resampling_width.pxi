@@ -1,0 +1,56 @@
+# The kernel of rows whose width pass has its lanes along the row: NCX, and NXC of few channels.
+#
+# A group is a few rows of the result side by side, as many as fill vectors. Depth and height are
+# reduced into a buffer, row by row; then blocks of positions are summed from it by permutation and
+# stored, converted, without another buffer where the rows of the result follow each other.
+
+cdef extern from "resampling.h" nogil:
+    cpdef enum:
+        WIDTH_LANES  # positions of a block; 0 where the tier cannot permute
+        WIDTH_REACH  # the elements that the places of a block may lie in
+    void sum_blocks(int dtype, int accumulate, const float *src, const Py_ssize_t *block,
+                    const int *patterns, Py_ssize_t step, char *dst, Py_ssize_t n) noexcept
+
+cpdef enum:
+    # A chunk of a row: its blocks, its positions, and the columns of diff_dst that it reads.
+    CHUNK_BLOCK, CHUNK_FIRST, CHUNK_LAST, CHUNK_START, CHUNK_END, CHUNK_WORDS
+
+
+cdef void run_width_group(const Job *job, const Workspace *space, const Row *rows, int count,
+                          const Py_ssize_t *chunk) noexcept nogil:
+    # `count` rows of the result, the columns of one chunk.
+    cdef Py_ssize_t pixel = job.pixel, x0 = chunk[CHUNK_FIRST], x1 = chunk[CHUNK_LAST]
+    cdef Py_ssize_t y0 = chunk[CHUNK_START], y1 = chunk[CHUNK_END], n = (x1 - x0) * pixel
+    cdef const Py_ssize_t *block = job.blocks + 2 * chunk[CHUNK_BLOCK]
+    cdef char *src = space.loaded
+    cdef bint direct = job.stores_directly
+    cdef int i
+    for i in range(count):
+        load_positions(job, space, &rows[i], pixel, y0, y1, src)
+        src += (y1 - y0) * pixel * job.size
+        direct = direct and rows[i].result == rows.result + i * n * job.store_size
+    if direct:
+        sum_blocks(job.store_dtype, job.accumulate, <float *> space.loaded, block, job.patterns,
+                   pixel, rows.result + x0 * pixel * job.store_size, count * n)
+        return
+    sum_blocks(F32, False, <float *> space.loaded, block, job.patterns, pixel, space.summed,
+               count * n)
+    for i in range(count):
+        store_positions(job, &rows[i], pixel, x0, x1, space.summed + i * n * job.size)
+
+
+cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
+    # Tasks run along the chunks of a row first, then row blocks.
+    cdef Workspace space = carve(job, memory)
+    cdef Row rows[ROW_LANES]
+    cdef const Py_ssize_t *chunk = job.chunks + task % job.chunk_count * CHUNK_WORDS
+    cdef Py_ssize_t r = task // job.chunk_count * job.task_rows
+    cdef Py_ssize_t end = min(r + job.task_rows, count_rows(job))
+    cdef Cursor at = cursor_at(job, r)
+    cdef int count, i
+    while r < end:
+        count = <int> min(job.group, end - r)
+        for i in range(count):
+            rows[i] = next_row(job, 0, &at)
+        run_width_group(job, &space, rows, count, chunk)
+        r += count
