@@ -15,6 +15,9 @@ import numpy as np
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable
 
+# Words of a pattern before its places: PATTERN_HEAD of resampling_width.h.
+_HEAD = 16
+
 
 @dataclass(frozen=True, slots=True)
 class WidthTable:
@@ -61,7 +64,8 @@ def width_table(
     used = taps < count[:, None, :]
     index = np.where(used, blocked(firsts, 0)[:, None, :] + taps, 0)
     weights = np.where(used, np.take(axis.weights, index), np.float32(0)).view(np.int32)
-    head = np.stack((count.min(axis=1), count.max(axis=1), reached, np.zeros_like(reached)), axis=1)
+    head = np.zeros((len(base), _HEAD), np.intp)
+    head[:, 0], head[:, 1], head[:, 2] = count.min(axis=1), count.max(axis=1), reached
     words = np.concatenate((head, place, count), axis=1).astype(np.int32)
 
     # Blocks alike are told by a checksum of their words, and share the first one's pattern.
@@ -70,7 +74,7 @@ def width_table(
     _, representative, same = np.unique(words @ factors, return_index=True, return_inverse=True)
     if not np.array_equal(words, words[representative[same]]):
         representative = same = np.arange(len(base))
-    sizes = 4 + 2 * lanes + lanes * head[representative, 1]
+    sizes = _HEAD + 2 * lanes + lanes * head[representative, 1]
     ends = np.cumsum(sizes)
     patterns = [words[b, :size] for b, size in zip(representative, sizes, strict=True)]
     blocks = np.stack((base, (ends - sizes)[same]), axis=1)

@@ -8,6 +8,7 @@ INLINE void NAME(add_rows_block)(int dtype, int pairs, const char *const *row, c
                                  ptrdiff_t rows, ptrdiff_t offset, REAL *dst, int add) {
     ptrdiff_t step = 2 * LANES * element_size(dtype);
     VEC sum[4] = {{0}}, part[2];
+#pragma GCC unroll 4
     for (ptrdiff_t r = 0; r < rows; r++) {
         VEC w = SPLAT(weight[r]);
         for (int v = 0; v < pairs; v++) {
@@ -25,7 +26,7 @@ INLINE void NAME(add_rows_block)(int dtype, int pairs, const char *const *row, c
     }
 }
 
-INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *weight,
+INLINE void NAME(add_rows_in)(int dtype, const char *const *row, const REAL *weight,
                               ptrdiff_t rows, ptrdiff_t n, REAL *dst, int add) {
     ptrdiff_t size = element_size(dtype), j = 0;
     for (; j + 4 * LANES <= n; j += 4 * LANES)
@@ -42,6 +43,16 @@ INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *wei
         if (add) sum += *d;
         *d = sum;
     }
+}
+
+/* Row counts that whole scales have are constants: their weights and pointers stay in registers. */
+INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *weight,
+                              ptrdiff_t rows, ptrdiff_t n, REAL *dst, int add) {
+    if (add) NAME(add_rows_in)(dtype, row, weight, rows, n, dst, 1);
+    else if (rows == 1) NAME(add_rows_in)(dtype, row, weight, 1, n, dst, 0);
+    else if (rows == 2) NAME(add_rows_in)(dtype, row, weight, 2, n, dst, 0);
+    else if (rows == 4) NAME(add_rows_in)(dtype, row, weight, 4, n, dst, 0);
+    else NAME(add_rows_in)(dtype, row, weight, rows, n, dst, 0);
 }
 
 /* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, for

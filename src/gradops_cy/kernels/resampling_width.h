@@ -17,9 +17,9 @@ enum { WIDTH_LANES = 8, WIDTH_REACH = 32 };
 enum { WIDTH_LANES = 0, WIDTH_REACH = 0 }; /* no permutation with variable places */
 #endif
 
-/* A pattern in 32-bit words: taps that every lane has, the most taps of a lane, the elements that
- * the places reach over, an unused word, the places, the counts, then the weights of each tap. */
-enum { LEAST, MOST, REACH, PATTERN_HEAD = 4 };
+/* A pattern in 32-bit words: taps that every lane has, the most taps of a lane, the elements that the
+ * places reach over; from word PATTERN_HEAD on the places, the counts, then the weights of each tap. */
+enum { LEAST, MOST, REACH, PATTERN_HEAD = 16 };
 
 #if defined(__AVX512F__)
 /* sum + weight * the elements at the places of `from`, in the lanes of `used`. */
@@ -56,36 +56,8 @@ INLINE vec_f32 sum_block_of(int pairs, const float *src, ptrdiff_t step, const i
     return (vec_f32)sum;
 }
 
-/* The same where all lanes have `taps` taps, a constant, within a pair of vectors. Two taps share the
- * pair where the places of the second still lie in it. */
-INLINE vec_f32 sum_taps(int taps, int shared, const float *src, ptrdiff_t step,
-                        const int32_t *pattern) {
-    __m512i places = _mm512_loadu_si512(pattern + PATTERN_HEAD);
-    __m512i next = _mm512_add_epi32(places, _mm512_set1_epi32((int)step));
-    const float *weight = (const float *)(pattern + PATTERN_HEAD + 32);
-    __m512 sum = _mm512_setzero_ps(), low = sum, high = sum;
-#pragma GCC unroll 4
-    for (int k = 0; k < taps; k++) {
-        int second = shared && k % 2;
-        if (!second) {
-            low = _mm512_loadu_ps(src + k * step);
-            high = _mm512_loadu_ps(src + k * step + 16);
-        }
-        __m512 x = _mm512_permutex2var_ps(low, second ? next : places, high);
-        sum = _mm512_fmadd_ps(x, _mm512_loadu_ps(weight + 16 * k), sum);
-    }
-    return (vec_f32)sum;
-}
-
 INLINE vec_f32 sum_block(const float *src, ptrdiff_t step, const int32_t *pattern) {
     int reach = pattern[REACH];
-    if (pattern[LEAST] == pattern[MOST] && reach <= 32) {
-        int taps = pattern[MOST], shared = reach + step <= 32;
-        if (taps == 4 && shared) return sum_taps(4, 1, src, step, pattern);
-        if (taps == 2 && shared) return sum_taps(2, 1, src, step, pattern);
-        if (taps == 1) return sum_taps(1, 0, src, step, pattern);
-        if (taps == 2) return sum_taps(2, 0, src, step, pattern);
-    }
     if (reach <= 16) return sum_block_of(0, src, step, pattern);
     if (reach <= 32) return sum_block_of(1, src, step, pattern);
     if (reach <= 64) return sum_block_of(2, src, step, pattern);
@@ -127,17 +99,84 @@ INLINE vec_f32 sum_block(const float *src, ptrdiff_t step, const int32_t *patter
 }
 #endif
 
+/* What sum_blocks does with one block. */
+INLINE void store_block(int dtype, int accumulate, vec_f32 sum, char *dst) {
+    if (accumulate) sum += load_f32(dtype, dst);
+    store_f32(dtype, sum, dst);
+}
+
+#if defined(__AVX512F__)
+/* What sum_blocks does with the blocks up to `last` that share their pattern, all of whose lanes have
+ * `taps` taps, a constant, within a pair of vectors. Two taps share the pair where the places of the
+ * second still lie in it. Returns how many blocks that are. */
+INLINE ptrdiff_t sum_alike(int taps, int shared, int dtype, int accumulate, const float *src,
+                           const ptrdiff_t *block, const ptrdiff_t *last, const int32_t *pattern,
+                           ptrdiff_t step, char *dst) {
+    const ptrdiff_t *first = block;
+    __m512i places = _mm512_loadu_si512(pattern + PATTERN_HEAD);
+    __m512i next = _mm512_add_epi32(places, _mm512_set1_epi32((int)step));
+    __m512 weight[4], low = _mm512_setzero_ps(), high = low;
+#pragma GCC unroll 4
+    for (int k = 0; k < taps; k++)
+        weight[k] = _mm512_loadu_ps(pattern + PATTERN_HEAD + 32 + 16 * k);
+    do {
+        const float *from = src + block[0];
+        __m512 sum = _mm512_setzero_ps();
+#pragma GCC unroll 4
+        for (int k = 0; k < taps; k++) {
+            int second = shared && k % 2;
+            if (!second) {
+                low = _mm512_loadu_ps(from + k * step);
+                high = _mm512_loadu_ps(from + k * step + 16);
+            }
+            __m512 x = _mm512_permutex2var_ps(low, second ? next : places, high);
+            sum = _mm512_fmadd_ps(x, weight[k], sum);
+        }
+        store_block(dtype, accumulate, (vec_f32)sum, dst);
+        dst += LANES_F32 * element_size(dtype);
+        block += 2;
+    } while (block < last && block[1] == first[1]);
+    return (block - first) / 2;
+}
+
+INLINE ptrdiff_t sum_run_of_blocks(int dtype, int accumulate, const float *src,
+                                   const ptrdiff_t *block, const ptrdiff_t *last,
+                                   const int32_t *patterns, ptrdiff_t step, char *dst) {
+    const int32_t *pattern = patterns + block[1];
+    int taps = pattern[MOST], shared = pattern[REACH] + step <= 32;
+#define ALIKE(n, s) sum_alike(n, s, dtype, accumulate, src, block, last, pattern, step, dst)
+    if (pattern[LEAST] == taps && pattern[REACH] <= 32) {
+        if (taps == 4 && shared) return ALIKE(4, 1);
+        if (taps == 3 && shared) return ALIKE(3, 1);
+        if (taps == 2) return shared ? ALIKE(2, 1) : ALIKE(2, 0);
+        if (taps == 1) return ALIKE(1, 0);
+    }
+#undef ALIKE
+    store_block(dtype, accumulate, sum_block(src + block[0], step, pattern), dst);
+    return 1;
+}
+#else
+INLINE ptrdiff_t sum_run_of_blocks(int dtype, int accumulate, const float *src,
+                                   const ptrdiff_t *block, const ptrdiff_t *last,
+                                   const int32_t *patterns, ptrdiff_t step, char *dst) {
+    (void)last;
+    store_block(dtype, accumulate, sum_block(src + block[0], step, patterns + block[1]), dst);
+    return 1;
+}
+#endif
+
 INLINE void sum_blocks_to(int dtype, int accumulate, const float *src, const ptrdiff_t *block,
                           const int32_t *patterns, ptrdiff_t step, char *dst, ptrdiff_t n) {
-    ptrdiff_t j = 0;
-    for (; j + LANES_F32 <= n; j += LANES_F32, block += 2, dst += LANES_F32 * element_size(dtype)) {
-        vec_f32 sum = sum_block(src + block[0], step, patterns + block[1]);
-        if (accumulate) sum += load_f32(dtype, dst);
-        store_f32(dtype, sum, dst);
+    const ptrdiff_t *last = block + n / LANES_F32 * 2;
+    while (block < last) {
+        ptrdiff_t blocks =
+            sum_run_of_blocks(dtype, accumulate, src, block, last, patterns, step, dst);
+        block += 2 * blocks;
+        dst += blocks * LANES_F32 * element_size(dtype);
     }
-    if (j < n) {
-        vec_f32 last = sum_block(src + block[0], step, patterns + block[1]);
-        store_row(dtype, &last, 1, dst, element_size(dtype), n - j, accumulate);
+    if (n % LANES_F32) {
+        vec_f32 sum = sum_block(src + block[0], step, patterns + block[1]);
+        store_row(dtype, &sum, 1, dst, element_size(dtype), n % LANES_F32, accumulate);
     }
 }
 
