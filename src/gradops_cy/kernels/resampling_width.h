@@ -7,7 +7,7 @@
 #ifndef GRADOPS_RESAMPLING_WIDTH_H
 #define GRADOPS_RESAMPLING_WIDTH_H
 
-#include "half.h"
+#include "rows.h"
 
 #if defined(__AVX512F__)
 enum { WIDTH_LANES = 16, WIDTH_REACH = 128 };
@@ -99,10 +99,10 @@ INLINE vec_f32 sum_block(const float *src, ptrdiff_t step, const int32_t *patter
 }
 #endif
 
-/* What sum_blocks does with one block. */
-INLINE void store_block(int dtype, int accumulate, vec_f32 sum, char *dst) {
-    if (accumulate) sum += load_f32(dtype, dst);
-    store_f32(dtype, sum, dst);
+/* The first n positions of a block. */
+INLINE void store_block(int dtype, int accumulate, vec_f32 sum, char *dst, ptrdiff_t n) {
+    if (accumulate) sum += load_first(dtype, dst, n);
+    store_first(dtype, sum, dst, n);
 }
 
 #if defined(__AVX512F__)
@@ -132,7 +132,7 @@ INLINE ptrdiff_t sum_alike(int taps, int shared, int dtype, int accumulate, cons
             __m512 x = _mm512_permutex2var_ps(low, second ? next : places, high);
             sum = _mm512_fmadd_ps(x, weight[k], sum);
         }
-        store_block(dtype, accumulate, (vec_f32)sum, dst);
+        store_block(dtype, accumulate, (vec_f32)sum, dst, LANES_F32);
         dst += LANES_F32 * element_size(dtype);
         block += 2;
     } while (block < last && block[1] == first[1]);
@@ -152,7 +152,7 @@ INLINE ptrdiff_t sum_run_of_blocks(int dtype, int accumulate, const float *src,
         if (taps == 1) return ALIKE(1, 0);
     }
 #undef ALIKE
-    store_block(dtype, accumulate, sum_block(src + block[0], step, pattern), dst);
+    store_block(dtype, accumulate, sum_block(src + block[0], step, pattern), dst, LANES_F32);
     return 1;
 }
 #else
@@ -160,7 +160,8 @@ INLINE ptrdiff_t sum_run_of_blocks(int dtype, int accumulate, const float *src,
                                    const ptrdiff_t *block, const ptrdiff_t *last,
                                    const int32_t *patterns, ptrdiff_t step, char *dst) {
     (void)last;
-    store_block(dtype, accumulate, sum_block(src + block[0], step, patterns + block[1]), dst);
+    store_block(dtype, accumulate, sum_block(src + block[0], step, patterns + block[1]), dst,
+                LANES_F32);
     return 1;
 }
 #endif
@@ -176,7 +177,7 @@ INLINE void sum_blocks_to(int dtype, int accumulate, const float *src, const ptr
     }
     if (n % LANES_F32) {
         vec_f32 sum = sum_block(src + block[0], step, patterns + block[1]);
-        store_row(dtype, &sum, 1, dst, element_size(dtype), n % LANES_F32, accumulate);
+        store_block(dtype, accumulate, sum, dst, n % LANES_F32);
     }
 }
 
