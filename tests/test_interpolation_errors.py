@@ -84,7 +84,7 @@ def test_mixed_dtypes(op, dtype):
 @pytest.mark.parametrize(
     ("name", "value", "error"),
     [
-        ("mode", "cubic", ValueError),
+        ("mode", "quintic", ValueError),
         ("mode", None, TypeError),
         ("coordinate_transformation_mode", "tf_crop", ValueError),
         ("coordinate_transformation_mode", 0, TypeError),

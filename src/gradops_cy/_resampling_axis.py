@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradops_cy._arrays import Array
+from gradops_cy._resampling_problem import ResampleProblem
 
 # Destination indices whose coordinates are computed at once: bounds both the temporaries and
 # the integers, which stay exact up to extents of 2**40.
@@ -77,36 +78,116 @@ def _float_coordinates(
     return low.astype(np.int64), fraction, 1.0 - fraction
 
 
-def axis_table(
-    mode: str, coordinates: str, src: int, dst: int, scale: float, dtype: np.dtype[Any]
-) -> AxisTable:
-    """Build the gather table of one axis; `scale` 0 means the ratio of the extents."""
+def _read_two(
+    problem: ResampleProblem, src: int, dst: int, scale: float
+) -> tuple[Array, Array, Array]:
+    """Return what nearest and linear read: the lower index and the weights of both."""
     low = np.empty(dst, np.int64)
     fraction, complement = np.zeros(dst), np.ones(dst)
     for indices in _chunks(dst):
         part = slice(indices.start, indices.stop)
-        if scale and coordinates != "align_corners":
-            floor, above, below = _float_coordinates(mode, coordinates, src, dst, scale, indices)
-        else:
-            floor, above, below = _exact_coordinates(mode, coordinates, src, dst, indices)
+        floor, above, below = _coordinates(problem, src, dst, scale, indices)
         low[part] = np.clip(floor, 0, src - 1)
-        if mode == "linear":
+        if problem.mode == "linear":
             outside = (floor < 0) | (floor >= src - 1)
             fraction[part] = np.where(outside, 0.0, above)
             complement[part] = np.where(outside, 1.0, below)
-    high = low + (fraction > 0)
-    # Coordinates do not decrease: those at or below x are a prefix, and so are those below x.
+    return low, fraction, complement
+
+
+def _read_cubic(problem: ResampleProblem, src: int, dst: int, scale: float) -> tuple[Array, Array]:
+    """Return the first of the four indices, which may lie outside, and their weights."""
+    floor, above, below = _coordinates(problem, src, dst, scale, range(dst))
+    distance = np.stack((above + 1, above, below, below + 1), axis=1)
+    return floor - 1, _cubic(distance, problem.cubic_coeff_a)
+
+
+def _read_filtered(
+    problem: ResampleProblem, src: int, dst: int, scale: float
+) -> tuple[Array, Array]:
+    """Return the first index and the weights of a filter as wide as the scale.
+
+    As Pillow and PyTorch have it: where the scale shrinks, the filter is widened; it reads the
+    elements whose centres lie within, and its weights are made to sum to one.
+    """
+    if problem.coordinates == "align_corners":
+        step = (src - 1) / (dst - 1) if dst > 1 else 0.0
+    else:
+        step = 1 / scale if scale else src / dst
+    widening = max(step, 1.0)
+    support = (2 if problem.mode == "cubic" else 1) * widening
+    center = step * (np.arange(dst) + 0.5)
+    with np.errstate(over="ignore"):
+        first = np.clip(np.trunc(center - support + 0.5), 0, src).astype(np.int64)
+        stop = np.clip(np.trunc(center + support + 0.5), 0, src).astype(np.int64)
+    # Given scales may lead past the end, where nothing is left to read.
+    first = np.minimum(first, src - 1)
+    stop = np.maximum(stop, first + 1)
+    index = first[:, None] + np.arange(int((stop - first).max()))
+    distance = np.abs(index - center[:, None] + 0.5) / widening
+    if problem.mode == "cubic":
+        weights = _cubic(distance, problem.cubic_coeff_a)
+    else:
+        weights = np.maximum(1 - distance, 0.0)
+    weights = np.where(index < stop[:, None], weights, 0.0)
+    total = weights.sum(axis=1, keepdims=True)
+    return first, np.divide(weights, total, out=weights, where=total != 0)
+
+
+def _cubic(distance: Array, a: float) -> Array:
+    """Return the cubic convolution kernel, by Horner's rule."""
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+
+
+def _coordinates(
+    problem: ResampleProblem, src: int, dst: int, scale: float, indices: range
+) -> tuple[Array, Array, Array]:
+    """Return floor, fraction and 1 - fraction of the coordinates of `indices`."""
+    mode, coordinates = problem.mode, problem.coordinates
+    if scale and coordinates != "align_corners":
+        return _float_coordinates(mode, coordinates, src, dst, scale, indices)
+    return _exact_coordinates(mode, coordinates, src, dst, indices)
+
+
+def axis_table(
+    problem: ResampleProblem, src: int, dst: int, scale: float, dtype: np.dtype[Any]
+) -> AxisTable:
+    """Build the gather table of one axis; `scale` 0 means the ratio of the extents."""
+    # An axis that keeps its extent and whose coordinates are its indices needs no filter.
+    same = src == dst and scale in (0.0, 1.0)
+    if same or (problem.mode != "cubic" and not problem.antialias):
+        low, fraction, complement = _read_two(problem, src, dst, scale)
+        high = low + (fraction > 0)
+        start, count, shift = _runs(src, low, high)
+        weights = np.empty(int(count.sum()), dtype)
+        for indices in _chunks(dst):
+            part = slice(indices.start, indices.stop)
+            index = np.arange(indices.start, indices.stop)
+            # Where the two are one place, the last to write is right.
+            weights[shift[high[part]] + index] = fraction[part]
+            weights[shift[low[part]] + index] = complement[part]
+        return AxisTable(start, count, weights)
+    read = _read_filtered if problem.antialias else _read_cubic
+    first, taps = read(problem, src, dst, scale)
+    # Outside indices stand for the border's, to which several weights may go.
+    index = np.clip(first[:, None] + np.arange(taps.shape[1]), 0, src - 1)
+    start, count, shift = _runs(src, index[:, 0], index[:, -1])
+    place = shift[index] + np.arange(dst)[:, None]
+    total = np.bincount(place.ravel(), taps.ravel(), int(count.sum()))
+    return AxisTable(start, count, total.astype(dtype))
+
+
+def _runs(src: int, low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """Return start and count per source index, and what takes an index y to its weight's place.
+
+    `low` and `high` are the first and last source index that each destination index reads; they
+    do not decrease: those at or below x are a prefix, and so are those below x.
+    """
     stop = np.cumsum(np.bincount(low, minlength=src))
     start = np.cumsum(np.bincount(high, minlength=src))
     start[1:], start[0] = start[:-1], 0
     count = stop - start
-    weights = np.empty(int(count.sum()), dtype)
-    # The weight of (x, y) is at first[x] - start[x] + y.
-    shift = np.cumsum(count) - stop
-    for indices in _chunks(dst):
-        part = slice(indices.start, indices.stop)
-        index = np.arange(indices.start, indices.stop)
-        # Where the two are one place, the last to write is right.
-        weights[shift[high[part]] + index] = fraction[part]
-        weights[shift[low[part]] + index] = complement[part]
-    return AxisTable(start, count, weights)
+    # The weight of (x, y) is at the sum of the counts before x, plus y - start[x].
+    return start, count, np.cumsum(count) - stop

@@ -13,7 +13,6 @@ All four add in one order, so that they agree bit for bit.
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 from gradops_cy import _arrays, _isa
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
-from gradops_cy._resampling_problem import ResampleProblem
+from gradops_cy._resampling_problem import Innermost, ResampleProblem
 from gradops_cy._resampling_width import WidthTable, width_table
 
 _kernels = _isa.kernels("resampling")
@@ -56,8 +55,8 @@ _PLANE_GROUPS = 4
 # Elements loaded and stored by one task, about; and those worth a thread of its own.
 _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
-# Plans are kept for problems of moderate extents only, so that the cache stays small.
-_CACHED_EXTENTS = 32768
+# The buffer protocol knows no bfloat16.
+_WORD = np.dtype(np.uint16)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,26 +104,37 @@ class ResamplePlan:
             f"{self.tables_bytes} bytes of tables"
         )
 
-    def run(self, grads: Array, result: Array, *, accumulate: bool, num_threads: int) -> None:
-        """Compute `result` from `grads`, both viewed as (N, C, D, H, W)."""
+    def run(
+        self,
+        grads: Array,
+        result: Array,
+        *,
+        channels_last: bool,
+        accumulate: bool,
+        num_threads: int,
+    ) -> None:
+        """Compute `result` from `grads`."""
         threads = min(num_threads, self.max_threads)
         self._resampling.run(
-            _arrays.byte_view(grads),
-            _arrays.byte_view(result),
+            grads.view(_WORD) if grads.dtype == _arrays.BFLOAT16 else grads,
+            result.view(_WORD) if result.dtype == _arrays.BFLOAT16 else result,
+            channels_last,
             accumulate,
-            np.empty((threads, self.workspace_bytes), np.uint8),
+            np.empty(threads * self.workspace_bytes, np.uint8),
+            threads,
         )
 
 
-def _build(problem: ResampleProblem) -> ResamplePlan:
+def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
+    """Plan a problem for a diff_dst whose elements lie closest along `innermost`."""
     dtype = np.dtype(np.float64 if problem.computes_f64 else np.float32)
     axes = [
-        axis_table(problem.mode, problem.coordinates, src, dst, scale, dtype)
+        axis_table(problem, src, dst, scale, dtype)
         for src, dst, scale in zip(problem.src, problem.dst, problem.scales, strict=True)
     ]
     longest = [int(axis.count.max()) for axis in axes]
-    kernel = _kernel(problem)
-    width = _width_table(problem, axes[2]) if kernel == "width" else None
+    kernel = _kernel(problem, innermost)
+    width = _width_table(problem, innermost, axes[2]) if kernel == "width" else None
     if kernel == "width" and width is None:
         kernel = "rows"
 
@@ -137,14 +147,14 @@ def _build(problem: ResampleProblem) -> ResamplePlan:
     weights = np.concatenate([axis.weights for axis in axes[: 2 if width else 3]]).view(np.uint8)
 
     lanes, pixel = _kernels.ROW_LANES, 1
-    if kernel == "channels" and problem.innermost == "width":
+    if kernel == "channels" and innermost == "width":
         lanes = 1
     elif kernel == "channels":
         limit = _BLOCK_ELEMENTS // (_RUNS_IN_BLOCK * longest[2]) // 16 * 16
         limit = max(_MIN_CHANNELS, min(_MAX_CHANNELS, limit))
         lanes = -(-problem.channels // -(-problem.channels // limit))
         lanes = min(problem.channels, -(-lanes // 16) * 16)
-    elif kernel != "planes" and problem.innermost == "channels":
+    elif kernel != "planes" and innermost == "channels":
         pixel = problem.channels
         lanes *= pixel
     columns = max(min(_kernels.MAX_RUN, longest[2]), _BLOCK_ELEMENTS // lanes)
@@ -221,11 +231,11 @@ def _build(problem: ResampleProblem) -> ResamplePlan:
     )
 
 
-def _kernel(problem: ResampleProblem) -> str:
+def _kernel(problem: ResampleProblem, innermost: Innermost) -> str:
     """Choose what the lanes are; the result does not depend on it."""
     rows = problem.batch * problem.src[0] * problem.src[1]
     permutes = _kernels.WIDTH_LANES and not problem.computes_f64
-    if problem.innermost == "channels":
+    if innermost == "channels":
         if permutes and problem.channels < _KERNEL_WIDTH_CHANNELS:
             return "width"
         few = problem.channels < _FEW_CHANNELS and rows >= _FEW_ROWS
@@ -241,11 +251,13 @@ def _kernel(problem: ResampleProblem) -> str:
     return "rows" if rows * problem.channels >= _FEW_ROWS else "channels"
 
 
-def _width_table(problem: ResampleProblem, axis: AxisTable) -> WidthTable | None:
+def _width_table(
+    problem: ResampleProblem, innermost: Innermost, axis: AxisTable
+) -> WidthTable | None:
     """Return the tables of the kernel of widths, or None where another one does better."""
     if axis.count.max() > _kernels.COLUMNS_IN_SEQUENCE or problem.src[2] > _LONGEST_WIDTH:
         return None
-    pixel = problem.channels if problem.innermost == "channels" else 1
+    pixel = problem.channels if innermost == "channels" else 1
     rows = problem.batch * problem.channels // pixel * problem.src[0] * problem.src[1]
     group = max(1, min(rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // (problem.src[2] * pixel)))
     limit = _CHUNK_ELEMENTS * min(1, problem.src[2] / problem.dst[2])
@@ -258,12 +270,3 @@ def _width_table(problem: ResampleProblem, axis: AxisTable) -> WidthTable | None
         reach=_kernels.WIDTH_REACH,
         limit=int(limit),
     )
-
-
-_cached = functools.lru_cache(maxsize=32)(_build)
-
-
-def plan(problem: ResampleProblem) -> ResamplePlan:
-    """Return the plan of a problem."""
-    small = sum(problem.src) + sum(problem.dst) <= _CACHED_EXTENTS
-    return _cached(problem) if small else _build(problem)

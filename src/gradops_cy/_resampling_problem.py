@@ -7,8 +7,9 @@ from typing import Literal
 
 from gradops_cy import _arrays
 
-Mode = Literal["nearest", "linear"]
+Mode = Literal["nearest", "linear", "cubic"]
 Coordinates = Literal["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"]
+# The axis along which the elements of diff_dst lie closest.
 Innermost = Literal["channels", "width"]
 
 AXES = "dhw"
@@ -19,7 +20,7 @@ class ResampleProblem:
     """What is to be computed: the transpose of a resampling from extents `src` to extents `dst`.
 
     `scales` holds per axis the dst/src scale of the coordinate formula, 0 where that is the ratio
-    of the extents. `innermost` names the axis along which the tensors' elements lie closest.
+    of the extents. `cubic_coeff_a` is 0 for the other modes.
     """
 
     batch: int
@@ -31,7 +32,8 @@ class ResampleProblem:
     scales: tuple[float, float, float]
     load_dtype: int
     store_dtype: int
-    innermost: Innermost
+    antialias: bool = False
+    cubic_coeff_a: float = 0.0
 
     @property
     def computes_f64(self) -> bool:
@@ -48,6 +50,10 @@ class ResampleProblem:
         while len(axes) > 1 and axes[0] in ("id1od1", "ih1oh1"):
             del axes[0]
         text = f"mb{self.batch}ic{self.channels}_{'_'.join(axes)} {self.mode} {self.coordinates}"
+        if self.antialias:
+            text += " antialias"
+        if self.mode == "cubic":
+            text += f" a {self.cubic_coeff_a:g}"
         if any(self.scales):
             text += " scales " + "x".join(f"{scale:g}" for scale in self.scales)
         return text

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
-import numpy as np
-
-from gradops_cy import _arrays, _attributes, _resampling_plan, _threads
-from gradops_cy._arrays import Array, Extents
-from gradops_cy._resampling_problem import Coordinates, Innermost, Mode, ResampleProblem
-
-_MODES = ("nearest", "linear", "bilinear", "trilinear")
-_COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+from gradops_cy import _attributes
+from gradops_cy._arrays import Array
+from gradops_cy._interpolation_call import (
+    InterpolationAttributes,
+    ResizeAttributes,
+    compute,
+    given,
+    interpolation_form,
+    resize_form,
+)
 
 Integers = int | Sequence[int] | Array
 Floats = float | Sequence[float] | Array
@@ -29,6 +30,8 @@ def interpolate_backward(
     scales: Floats | None = None,
     data_format: str = "NXC",
     coordinate_scales: Floats | None = None,
+    antialias: bool = False,
+    cubic_coeff_a: float = -0.75,
     out: Array | None = None,
     accumulate: bool = False,
     num_threads: int | None = None,
@@ -122,13 +125,21 @@ def interpolate_backward(
     >>> interpolate_backward((1, 2, 1), diff_dst, mode="nearest").ravel()
     array([1., 5.], dtype=float32)
     """
+    extents = given(sizes)
+    attributes = InterpolationAttributes(
+        extents,
+        mode,
+        coordinate_transformation_mode,
+        given(scales) if extents is None else None,
+        data_format,
+        given(coordinate_scales),
+        antialias,
+        cubic_coeff_a,
+    )
     op = "interpolate_backward"
-    given_sizes, given_scales = _given(sizes), _given(scales)
-    if given_sizes is not None:
-        given_scales = None
-    return _interpolate(
-        op, ("src", "diff_dst"), src, diff_dst, given_sizes, mode, coordinate_transformation_mode,
-        given_scales, data_format, _given(coordinate_scales), out, accumulate, num_threads,
+    return compute(
+        op, interpolation_form, "src", "diff_dst", src, diff_dst, attributes, out, accumulate,
+        num_threads,
     )  # fmt: skip
 
 
@@ -209,15 +220,22 @@ def interpolate_backprop(
            [4., 4.]], dtype=float32)
     """
     op = "interpolate_backprop"
-    given_sizes, given_scales = _given(sizes), _given(scales)
-    if given_sizes is not None and given_scales is not None:
+    extents, ratios = given(sizes), given(scales)
+    if extents is not None and ratios is not None:
         raise ValueError(
             f"{op}: scales must be None where sizes is given, got {_attributes.found(scales)}"
         )
-    return _interpolate(
-        op, ("input_forward", "output_delta"), input_forward, output_delta, given_sizes, mode,
-        coordinate_transformation_mode, given_scales, data_format, _given(coordinate_scales), out,
-        accumulate, num_threads,
+    attributes = InterpolationAttributes(
+        extents,
+        mode,
+        coordinate_transformation_mode,
+        ratios,
+        data_format,
+        given(coordinate_scales),
+    )
+    return compute(
+        op, interpolation_form, "input_forward", "output_delta", input_forward, output_delta,
+        attributes, out, accumulate, num_threads,
     )  # fmt: skip
 
 
@@ -307,201 +325,8 @@ def resize_bilinear_v2_grad(
            [4., 4.]], dtype=float32)
     """
     op = "resize_bilinear_v2_grad"
-    grads = _arrays.check_array(op, "grads", grads)
-    if grads.ndim != 4:
-        raise ValueError(f"{op}: grads must have 4 axes, got {grads.ndim}")
-    fmt = _arrays.data_format(op, data_format, 4)
-    shape, dtype = _source(op, "original_image", original_image, grads.dtype)
-    if grads.dtype.newbyteorder("=") != np.float32 or dtype == np.float64:
-        _arrays.same_dtype(op, "original_image", dtype, grads.dtype)
-    src, dst = _agree(op, ("original_image", "grads"), shape, grads.shape, fmt)
-    corners = _attributes.flag(op, "align_corners", align_corners)
-    centers = _attributes.flag(op, "half_pixel_centers", half_pixel_centers)
-    if corners and centers:
-        raise ValueError(
-            f"{op}: half_pixel_centers must be False where align_corners is True, got True"
-        )
-    ratios = _attributes.floats(op, "scales", scales, 2, minimum=-np.inf)
-    coordinates: Coordinates = (
-        "align_corners" if corners else "half_pixel" if centers else "asymmetric"
-    )
-    used = (0.0, 0.0) if corners else tuple(max(scale, 0.0) for scale in ratios)
-    return _run(
-        op, {"original_image": original_image, "grads": grads}, grads, fmt, src, dst, dtype,
-        "linear", coordinates, used, out, accumulate, num_threads,
+    attributes = ResizeAttributes(align_corners, half_pixel_centers, scales, data_format)
+    return compute(
+        op, resize_form, "original_image", "grads", original_image, grads, attributes, out,
+        accumulate, num_threads,
     )  # fmt: skip
-
-
-def _given(value: Any) -> Any:
-    """Return an optional attribute, an empty list (how graphs write an absent one) as None."""
-    empty = isinstance(value, list | tuple | np.ndarray) and np.size(value) == 0
-    return None if empty else value
-
-
-def _source(
-    op: str, name: str, value: Array | Shape, grad_dtype: np.dtype[Any]
-) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and dtype of the forward input, given itself or as a shape."""
-    if isinstance(value, (tuple, list)):
-        shape, dtype = _attributes.shape(op, name, value), grad_dtype
-    elif isinstance(value, np.ndarray):
-        array = _arrays.check_array(op, name, value)
-        shape, dtype = array.shape, array.dtype
-    else:
-        raise TypeError(
-            f"{op}: {name} must be a NumPy array or a shape, got {_attributes.found(value)}"
-        )
-    return shape, dtype.newbyteorder("=")
-
-
-def _agree(
-    op: str,
-    names: tuple[str, str],
-    src_shape: tuple[int, ...],
-    dst_shape: tuple[int, ...],
-    fmt: str,
-) -> tuple[Extents, Extents]:
-    """Check the two shapes against each other and return them taken apart."""
-    src_name, dst_name = names
-    if len(src_shape) != len(dst_shape):
-        raise ValueError(
-            f"{op}: {src_name} must have {len(dst_shape)} axes as {dst_name} has, "
-            f"got {len(src_shape)}"
-        )
-    src, dst = _arrays.extents(src_shape, fmt), _arrays.extents(dst_shape, fmt)
-    if (src.batch, src.channels) != (dst.batch, dst.channels):
-        raise ValueError(
-            f"{op}: {src_name} must have batch {dst.batch} and {dst.channels} channels to match "
-            f"{dst_name}, got batch {src.batch} and {src.channels} channels"
-        )
-    for name, shape, parts in ((src_name, src_shape, src), (dst_name, dst_shape, dst)):
-        if min(parts.spatial) < 1:
-            raise ValueError(f"{op}: {name} must have positive spatial extents, got shape {shape}")
-    return src, dst
-
-
-def _interpolate(
-    op: str,
-    names: tuple[str, str],
-    src: Array | Shape,
-    diff_dst: Array,
-    sizes: Integers | None,
-    mode: str,
-    coordinate_transformation_mode: str,
-    scales: Floats | None,
-    data_format: str,
-    coordinate_scales: Floats | None,
-    out: Array | None,
-    accumulate: bool,
-    num_threads: int | None,
-) -> Array:
-    """Check the arguments that both Interpolate operators share, and run."""
-    src_name, dst_name = names
-    diff_dst = _arrays.check_array(op, dst_name, diff_dst)
-    _arrays.check_rank(op, dst_name, diff_dst.ndim)
-    rank = diff_dst.ndim - 2
-    fmt = _arrays.data_format(op, data_format, diff_dst.ndim)
-    shape, dtype = _source(op, src_name, src, diff_dst.dtype)
-    _arrays.same_dtype(op, dst_name, diff_dst.dtype, dtype)
-    source, target = _agree(op, names, shape, diff_dst.shape, fmt)
-    nearest = _attributes.choice(op, "mode", mode, _MODES) == "nearest"
-    coordinates = cast(
-        Coordinates,
-        _attributes.choice(
-            op, "coordinate_transformation_mode", coordinate_transformation_mode, _COORDINATES
-        ),
-    )
-    if sizes is not None:
-        extents = _attributes.integers(op, "sizes", sizes, rank, minimum=1)
-        if extents != target.spatial:
-            raise ValueError(
-                f"{op}: sizes must be the spatial extents {target.spatial} of {dst_name}, "
-                f"got {extents}"
-            )
-    elif scales is not None:
-        _check_scales(
-            op, dst_name, _attributes.floats(op, "scales", scales, rank, minimum=0), source, target
-        )
-    used: tuple[float, ...] = (0.0,) * rank
-    if coordinate_scales is not None:
-        used = _attributes.floats(op, "coordinate_scales", coordinate_scales, rank, minimum=0)
-        if coordinates == "align_corners":
-            used = (0.0,) * rank
-    return _run(
-        op, {src_name: src, dst_name: diff_dst}, diff_dst, fmt, source, target, dtype,
-        "nearest" if nearest else "linear", coordinates, used, out, accumulate, num_threads,
-    )  # fmt: skip
-
-
-def _check_scales(
-    op: str, dst_name: str, scales: tuple[float, ...], src: Extents, dst: Extents
-) -> None:
-    """Raise unless every ``trunc(float32(src)·float32(scale))`` is dst, or beside it."""
-    for axis, (scale, small, large) in enumerate(
-        zip(scales, src.spatial, dst.spatial, strict=True)
-    ):
-        with np.errstate(over="ignore", under="ignore"):
-            product = float(np.float32(small) * np.float32(scale))
-        if not abs(np.trunc(product) - large) <= 1:
-            raise ValueError(
-                f"{op}: scales[{axis}] must take extent {small} to extent {large} of {dst_name}, "
-                f"give or take one, got {scale:g}, which gives {product:g}"
-            )
-
-
-def _run(
-    op: str,
-    arguments: dict[str, Array | Shape],
-    diff_dst: Array,
-    fmt: str,
-    src: Extents,
-    dst: Extents,
-    dtype: np.dtype[Any],
-    mode: Mode,
-    coordinates: Coordinates,
-    scales: tuple[float, ...],
-    out: Array | None,
-    accumulate: bool,
-    num_threads: int | None,
-) -> Array:
-    """Check what all operators share, state the problem, plan and compute."""
-    accumulate = _attributes.flag(op, "accumulate", accumulate)
-    threads = _threads.resolve(op, num_threads)
-    inputs = {name: value for name, value in arguments.items() if isinstance(value, np.ndarray)}
-    result = _arrays.result_array(
-        op, out, _arrays.shape_of(src, fmt), dtype, accumulate=accumulate, inputs=inputs
-    )
-    if result.size == 0:
-        return result
-    grads = _arrays.canonical(_arrays.native(diff_dst), fmt)
-    missing = 3 - len(scales)
-    problem = ResampleProblem(
-        batch=src.batch,
-        channels=src.channels,
-        src=cast(tuple[int, int, int], (1,) * missing + src.spatial),
-        dst=cast(tuple[int, int, int], (1,) * missing + dst.spatial),
-        mode=mode,
-        coordinates=coordinates,
-        scales=cast(tuple[float, float, float], (0.0,) * missing + scales),
-        load_dtype=_arrays.DTYPE_CODES[grads.dtype],
-        store_dtype=_arrays.DTYPE_CODES[dtype],
-        innermost=_innermost(grads, fmt),
-    )
-    _resampling_plan.plan(problem).run(
-        grads, _arrays.canonical(result, fmt), accumulate=accumulate, num_threads=threads
-    )
-    return result
-
-
-def _innermost(grads: Array, fmt: str) -> Innermost:
-    """Tell along which axis of an (N, C, D, H, W) view memory runs.
-
-    Strides decide only where both axes have them, so that a part of a batch, copied or not, is
-    computed as the whole.
-    """
-    channels, width = grads.shape[1], grads.shape[4]
-    if channels == 1:
-        return "width"
-    if width == 1:
-        return "channels" if fmt == "NXC" else "width"
-    return "channels" if abs(grads.strides[1]) < abs(grads.strides[4]) else "width"

@@ -7,6 +7,8 @@
 # that they are lanes, and back before storing. Of small planes sixteen are transposed as a whole,
 # and then gathered as sixteen channels. A fourth kernel has its own file, resampling_width.pxi.
 
+from cpython.buffer cimport (PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
+                             PyObject_GetBuffer)
 from cython.parallel cimport prange, threadid
 from libc.string cimport memset
 
@@ -452,12 +454,25 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
 include "resampling_width.pxi"
 
 
-cdef Tensor take_tensor(const unsigned char[:, :, :, :, :, :] view) noexcept:
+cdef void run_any(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
+    if job.kernel == PLANES:
+        run_planes(job, task, memory)
+    elif job.kernel == WIDTH:
+        run_width(job, task, memory)
+    else:
+        run_task(job, task, memory)
+
+
+cdef Tensor take_tensor(const Py_buffer *view, bint channels_last) noexcept nogil:
+    # The five axes of a tensor of three to five; absent ones have extent 1.
     cdef Tensor tensor
-    cdef int axis
-    tensor.data = <char *> &view[0, 0, 0, 0, 0, 0]
-    for axis in range(5):
-        tensor.strides[axis] = view.strides[axis]
+    cdef int axes = view.ndim - 2, first = 1 if channels_last else 2, axis
+    tensor.data = <char *> view.buf
+    memset(tensor.strides, 0, sizeof(tensor.strides))
+    tensor.strides[0] = view.strides[0]
+    tensor.strides[1] = view.strides[view.ndim - 1 if channels_last else 1]
+    for axis in range(axes):
+        tensor.strides[5 - axes + axis] = view.strides[first + axis]
     return tensor
 
 
@@ -497,26 +512,38 @@ cdef class Resampling:
         for axis in range(3):
             job.grads_extents[axis] = grads_shape[axis + 2]
 
-    def run(self, const unsigned char[:, :, :, :, :, :] grads,
-            unsigned char[:, :, :, :, :, :] result, bint accumulate,
-            unsigned char[:, ::1] workspace):
-        """Gather `result` from `grads`, byte views of (N, C, D, H, W) tensors.
+    def run(self, grads, result, bint channels_last, bint accumulate, workspace, int threads):
+        """Gather `result` from `grads`, tensors of any strides that export buffers.
 
-        The workspace has a row of bytes for each thread.
+        The workspace has equal shares of bytes for each thread.
         """
         cdef Job job = self.job
+        cdef Py_buffer[3] views
+        cdef int taken = 0
+        try:
+            PyObject_GetBuffer(grads, &views[0], PyBUF_STRIDES)
+            taken = 1
+            PyObject_GetBuffer(result, &views[1], PyBUF_STRIDES | PyBUF_WRITABLE)
+            taken = 2
+            PyObject_GetBuffer(workspace, &views[2], PyBUF_WRITABLE)
+            taken = 3
+            job.grads = take_tensor(&views[0], channels_last)
+            job.result = take_tensor(&views[1], channels_last)
+            job.accumulate = accumulate
+            with nogil:
+                self.compute(&job, <char *> views[2].buf, views[2].len // threads, threads)
+        finally:
+            while taken > 0:
+                taken -= 1
+                PyBuffer_Release(&views[taken])
+
+    cdef void compute(self, Job *job, char *workspace, Py_ssize_t workspace_bytes,
+                      int threads) noexcept nogil:
         cdef Py_ssize_t task
-        cdef int threads = <int> workspace.shape[0]
-        job.accumulate = accumulate
-        job.grads, job.result = take_tensor(grads), take_tensor(result)
         job.stores_directly = (
-            (job.kernel == WIDTH or not accumulate and job.store_dtype == (F64 if job.f64 else F32))
-            and result.strides[4] == job.pixel * job.store_size
-            and (job.pixel == 1 or result.strides[1] == job.store_size))
-        for task in prange(self.tasks, nogil=True, schedule="dynamic", num_threads=threads):
-            if job.kernel == PLANES:
-                run_planes(&job, task, <char *> &workspace[threadid(), 0])
-            elif job.kernel == WIDTH:
-                run_width(&job, task, <char *> &workspace[threadid(), 0])
-            else:
-                run_task(&job, task, <char *> &workspace[threadid(), 0])
+            (job.kernel == WIDTH or not job.accumulate
+             and job.store_dtype == (F64 if job.f64 else F32))
+            and job.result.strides[4] == job.pixel * job.store_size
+            and (job.pixel == 1 or job.result.strides[1] == job.store_size))
+        for task in prange(self.tasks, schedule="dynamic", num_threads=threads):
+            run_any(job, task, workspace + threadid() * workspace_bytes)

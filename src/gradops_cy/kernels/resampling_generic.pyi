@@ -52,4 +52,12 @@ class Resampling:
         task_columns: int,
         tasks: int,
     ) -> None: ...
-    def run(self, grads: Bytes, result: Bytes, accumulate: bool, workspace: Bytes) -> None: ...
+    def run(
+        self,
+        grads: np.ndarray[Any, Any],
+        result: np.ndarray[Any, Any],
+        channels_last: bool,
+        accumulate: bool,
+        workspace: Bytes,
+        threads: int,
+    ) -> None: ...
