@@ -30,6 +30,7 @@ PAGE_MODES = ("nearest", "linear", "bilinear", "trilinear")
 _REMEMBERED = 64
 _KEPT_BYTES = 1 << 20
 
+_INTEGER = frozenset((int,))
 _SCALARS = frozenset((type(None), bool, int, float, str))
 
 
@@ -156,6 +157,8 @@ def _key(values: tuple[object, ...]) -> tuple[object, ...] | None:
 
 def source(op: str, name: str, value: object, grad_dtype: np.dtype[Any]) -> Source:
     """Return what matters of the forward input, given itself or as a shape."""
+    if type(value) is tuple and _INTEGER.issuperset(map(type, value)):
+        return Source(name, value, grad_dtype)  # checked with the form
     if isinstance(value, np.ndarray):
         array = _arrays.check_array(op, name, value)
         return Source(name, array.shape, array.dtype)
@@ -336,6 +339,7 @@ def _problem(
 
 def _agree(op: str, src: Source, diff_dst: Gradient, fmt: str) -> tuple[Extents, Extents]:
     """Check the two shapes against each other and return them taken apart."""
+    _attributes.shape(op, src.name, src.shape)
     if len(src.shape) != len(diff_dst.shape):
         raise ValueError(
             f"{op}: {src.name} must have {len(diff_dst.shape)} axes as {diff_dst.name} has, "
