@@ -196,37 +196,77 @@ def axis_matrix(src, dst, mode, transform, scale=None):
     return matrix
 
 
-def interpolate_backward(dy, src, mode, transform, scales=None):
-    """Return the gradient of an interpolation from spatial extents `src` to those of dy."""
+def kernel(distance, cubic, a):
+    """Return the triangle or the cubic convolution kernel at a distance."""
+    x = abs(distance)
+    if not cubic:
+        return max(1 - x, 0)
+    if x <= 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    return a * (x**3 - 5 * x**2 + 8 * x - 4) if x < 2 else 0
+
+
+def filter_matrix(src, dst, mode, transform, scale=None, *, antialias=False, a=-0.75):
+    """Return axis_matrix of a cubic or antialiased interpolation."""
+    matrix = np.zeros((src, dst))
+    cubic, a = mode == "cubic", Fraction(a)
+    step = Fraction(src, dst) if scale is None else 1 / Fraction(scale)
+    if transform == "align_corners":
+        step = Fraction(src - 1, dst - 1) if dst > 1 else Fraction(0)
+    for y in range(dst):
+        if antialias:
+            width, center = max(step, 1), step * (y + Fraction(1, 2))
+            support = (2 if cubic else 1) * width
+            first = max(int(center - support + Fraction(1, 2)), 0)
+            last = min(int(center + support + Fraction(1, 2)), src)
+            weights = [
+                kernel((x + Fraction(1, 2) - center) / width, cubic, a) for x in range(first, last)
+            ]
+            for x, weight in zip(range(first, last), weights, strict=True):
+                matrix[x, y] = float(weight / sum(weights))
+        else:
+            s = coordinate(y, src, dst, transform, scale)
+            for x in range(floor(s) - 1, floor(s) + 3):
+                matrix[min(max(x, 0), src - 1), y] += float(kernel(x - s, True, a))
+    return matrix
+
+
+def matrices(src, dst, mode, transform, scales=None, *, antialias=False, a=-0.75):
+    """Return the matrix of each axis."""
+    mode = {"nearest": "nearest", "cubic": "cubic", "bicubic": "cubic"}.get(mode, "linear")
+    scales = [None] * len(src) if scales is None else scales
+    if mode == "cubic" or antialias:
+        return [
+            filter_matrix(x, y, mode, transform, scale, antialias=antialias, a=a)
+            for x, y, scale in zip(src, dst, scales, strict=True)
+        ]
+    return [
+        axis_matrix(x, y, mode, transform, scale)
+        for x, y, scale in zip(src, dst, scales, strict=True)
+    ]
+
+
+def interpolate_backward(dy, src, mode, transform, scales=None, *, magnitude=False, **filters):
+    """Return the gradient of an interpolation from spatial extents `src` to those of dy.
+
+    With `magnitude`, the sum of the magnitudes of all products instead.
+    """
     result = np.asarray(dy, np.float64)
-    for axis, extent in enumerate(src):
-        matrix = axis_matrix(
-            extent,
-            dy.shape[2 + axis],
-            "nearest" if mode == "nearest" else "linear",
-            transform,
-            None if scales is None else scales[axis],
-        )
+    of_axes = matrices(src, dy.shape[2:], mode, transform, scales, **filters)
+    if magnitude:
+        result, of_axes = np.abs(result), [np.abs(matrix) for matrix in of_axes]
+    for axis, matrix in enumerate(of_axes):
         result = np.moveaxis(np.tensordot(matrix, result, (1, 2 + axis)), 0, 2 + axis)
     return result
 
 
-def interpolate_forward(src, dst, mode, transform, scales=None):
+def interpolate_forward(src, dst, mode, transform, scales=None, **filters):
     """Return the forward interpolation, point by point: for adjoint tests."""
-    matrices = [
-        axis_matrix(
-            src.shape[2 + a],
-            extent,
-            "nearest" if mode == "nearest" else "linear",
-            transform,
-            None if scales is None else scales[a],
-        )
-        for a, extent in enumerate(dst)
-    ]
+    of_axes = matrices(src.shape[2:], dst, mode, transform, scales, **filters)
     result = np.zeros((*src.shape[:2], *dst))
     for y in np.ndindex(*dst):
         for x in np.ndindex(*src.shape[2:]):
-            weight = np.prod([matrices[a][x[a], y[a]] for a in range(len(dst))])
+            weight = np.prod([of_axes[a][x[a], y[a]] for a in range(len(dst))])
             if weight:
                 result[(slice(None), slice(None), *y)] += (
                     weight * src[(slice(None), slice(None), *x)]

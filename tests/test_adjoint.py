@@ -52,6 +52,33 @@ def test_interpolation(src, dst, transform, mode):
     same((forward * b).sum(), (a * backward).sum(), np.abs(a * backward).sum() + 1)
 
 
+@pytest.mark.parametrize("transform", ["half_pixel", "align_corners"])
+@pytest.mark.parametrize(
+    ("mode", "filters"),
+    [
+        ("cubic", {}),
+        ("cubic", {"a": -0.5}),
+        ("cubic", {"antialias": True}),
+        ("linear", {"antialias": True}),
+    ],
+)
+@pytest.mark.parametrize(("src", "dst"), [((9,), (13,)), ((7, 6), (4, 9)), ((2, 3, 4), (5, 2, 4))])
+def test_filters(src, dst, mode, filters, transform):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 3, *src)), rng.standard_normal((2, 3, *dst))
+    forward = reference.interpolate_forward(a, dst, mode, transform, **filters)
+    backward = interpolate_backward(
+        a,
+        b,
+        mode=mode,
+        coordinate_transformation_mode=transform,
+        data_format="NCX",
+        antialias=filters.get("antialias", False),
+        cubic_coeff_a=filters.get("a", -0.75),
+    )
+    same((forward * b).sum(), (a * backward).sum(), np.abs(a * backward).sum() + 1)
+
+
 @pytest.mark.parametrize("scales", [(1.25, 0.75), (3.0, 2.0)])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_interpolation_with_scales(mode, scales):

@@ -57,7 +57,9 @@ SIGNATURES = {
     "convolution_backward_data": "diff_dst, weights, dst_shape=None, "
     + CONVOLUTION.format("'XIO'"),
     "conv_transpose_backward_data": "diff_dst, weights, " + CONVOLUTION.format("'XOI'"),
-    "interpolate_backward": "src, diff_dst, sizes=None, " + INTERPOLATION,
+    "interpolate_backward": "src, diff_dst, sizes=None, "
+    + INTERPOLATION
+    + "antialias=False, cubic_coeff_a=-0.75, ",
     "interpolate_backprop": "input_forward, output_delta, sizes=None, " + INTERPOLATION,
     "resize_bilinear_v2_grad": "grads, original_image, *, align_corners=False, "
     "half_pixel_centers=False, scales=(0.0, 0.0), data_format='NCX', ",
@@ -83,6 +85,7 @@ def test_no_cache_grows_without_bound():
 def test_public_names():
     assert set(gradops_cy.__all__) == {
         "ConvolutionPlan",
+        "InterpolationPlan",
         "__version__",
         "conv_transpose_backward_data",
         "conv_transpose_backward_data_plan",
@@ -91,6 +94,7 @@ def test_public_names():
         "get_num_threads",
         "interpolate_backprop",
         "interpolate_backward",
+        "interpolate_backward_plan",
         "resize_bilinear_v2_grad",
         "set_num_threads",
         "show_config",

@@ -173,6 +173,50 @@ def test_nearest_interpolation(src, dst, transform, data_format, dtype):
     assert_close(reference.to_ncx(result, data_format), peer(dy), magnitude)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "antialias"), [("cubic", False), ("linear", True), ("cubic", True)]
+)
+@pytest.mark.parametrize(("src", "dst"), [shapes for shapes in SHAPES if len(shapes[0]) == 2])
+def test_filters(src, dst, mode, antialias, scaled, align_corners, data_format, dtype):
+    import torch
+
+    name = "_upsample_bi{}2d_aa_backward" if antialias else "upsample_bi{}2d_backward"
+    function = getattr(torch.ops.aten, name.format(mode))
+    rng = np.random.default_rng(0)
+    dy = rng.standard_normal((2, 5, *dst)).astype(DTYPES[dtype])
+    scales = [round(64 * y / x) / 64 for x, y in zip(src, dst, strict=True)] if scaled else None
+    exact = array_of(
+        function(
+            tensor(dy.astype(np.float64)), dst, (2, 5, *src), align_corners, *(scales or [None] * 2)
+        )
+    )
+    transform = "align_corners" if align_corners else "half_pixel"
+    coefficient = -0.5 if antialias else -0.75
+    shape = (2, 5, *src) if data_format == "NCX" else (2, *src, 5)
+    result = gradops_cy.interpolate_backward(
+        shape,
+        np.ascontiguousarray(reference.from_ncx(dy, data_format)),
+        mode=mode,
+        coordinate_transformation_mode=transform,
+        data_format=data_format,
+        coordinate_scales=scales,
+        antialias=antialias,
+        cubic_coeff_a=coefficient,
+    )
+    magnitude = reference.interpolate_backward(
+        dy.astype(np.float64), src, mode, transform, None if align_corners else scales,
+        magnitude=True, antialias=antialias, a=coefficient,
+    )  # fmt: skip
+    if dtype == "f64":
+        # The peer computes coordinates in floating point.
+        magnitude = magnitude + max(src) * magnitude.max()
+    assert_close(reference.to_ncx(result, data_format), exact, magnitude)
+
+
 @pytest.mark.parametrize("dtypes", [("f32", "f32"), ("bf16", "bf16"), ("f32", "f16")], ids=str)
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("scales", [(0.0, 0.0), (1.75, 0.5), (0.0, 3.0)])

@@ -11,13 +11,16 @@ from gradops_cy.convolution import (
     convolution_backward_data_plan,
 )
 from gradops_cy.interpolation import (
+    InterpolationPlan,
     interpolate_backprop,
     interpolate_backward,
+    interpolate_backward_plan,
     resize_bilinear_v2_grad,
 )
 
 __all__ = [
     "ConvolutionPlan",
+    "InterpolationPlan",
     "__version__",
     "conv_transpose_backward_data",
     "conv_transpose_backward_data_plan",
@@ -26,6 +29,7 @@ __all__ = [
     "get_num_threads",
     "interpolate_backprop",
     "interpolate_backward",
+    "interpolate_backward_plan",
     "resize_bilinear_v2_grad",
     "set_num_threads",
     "show_config",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -98,6 +99,12 @@ class Form:
         if self.diff_dst_shape[width] == 1:
             return "channels" if self.data_format == "NXC" else "width"
         return "channels" if abs(strides[channel]) < abs(strides[width]) else "width"
+
+    @property
+    def contiguous(self) -> Innermost:
+        """Where arrays in C order run."""
+        shape = self.diff_dst_shape
+        return self.innermost(tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape))))
 
     def plan(self, innermost: Innermost) -> ResamplePlan:
         """Return the plan for a diff_dst that runs so."""

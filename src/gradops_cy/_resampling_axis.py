@@ -98,8 +98,12 @@ def _read_two(
 def _read_cubic(problem: ResampleProblem, src: int, dst: int, scale: float) -> tuple[Array, Array]:
     """Return the first of the four indices, which may lie outside, and their weights."""
     floor, above, below = _coordinates(problem, src, dst, scale, range(dst))
-    distance = np.stack((above + 1, above, below, below + 1), axis=1)
-    return floor - 1, _cubic(distance, problem.cubic_coeff_a)
+    a = problem.cubic_coeff_a
+    pairs = ((above, below), (below, above))
+    (far, farther), (near, nearer) = (
+        [kernel(*pair, a) for pair in pairs] for kernel in (_far, _near)
+    )
+    return floor - 1, np.stack((far, near, nearer, farther), axis=1)
 
 
 def _read_filtered(
@@ -125,20 +129,26 @@ def _read_filtered(
     stop = np.maximum(stop, first + 1)
     index = first[:, None] + np.arange(int((stop - first).max()))
     distance = np.abs(index - center[:, None] + 0.5) / widening
+    weights = np.maximum(1 - distance, 0.0)
     if problem.mode == "cubic":
-        weights = _cubic(distance, problem.cubic_coeff_a)
-    else:
-        weights = np.maximum(1 - distance, 0.0)
+        a = problem.cubic_coeff_a
+        far = np.where(distance < 2, _far(distance - 1, 2 - distance, a), 0.0)
+        weights = np.where(distance <= 1, _near(distance, 1 - distance, a), far)
     weights = np.where(index < stop[:, None], weights, 0.0)
     total = weights.sum(axis=1, keepdims=True)
     return first, np.divide(weights, total, out=weights, where=total != 0)
 
 
-def _cubic(distance: Array, a: float) -> Array:
-    """Return the cubic convolution kernel, by Horner's rule."""
-    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
-    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+def _near(distance: Array, rest: Array, a: float) -> Array:
+    """Return the cubic convolution kernel for a distance below 1, of which `rest` is left."""
+    weight: Array = rest * (1 + distance - (a + 2) * distance**2)
+    return weight
+
+
+def _far(beyond: Array, rest: Array, a: float) -> Array:
+    """Return the kernel for a distance ``beyond`` 1, of which `rest` is left to 2."""
+    weight: Array = a * beyond * rest**2
+    return weight
 
 
 def _coordinates(

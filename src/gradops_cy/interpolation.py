@@ -1,8 +1,14 @@
-"""The three interpolation operators: signatures, documentation and checks."""
+"""The interpolation operators: signatures and documentation.
+
+One comes as a function and, for many calls, as a plan.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from gradops_cy import _attributes
 from gradops_cy._arrays import Array
@@ -14,6 +20,15 @@ from gradops_cy._interpolation_call import (
     interpolation_form,
     resize_form,
 )
+from gradops_cy._interpolation_reuse import InterpolationPlan
+
+__all__ = [
+    "InterpolationPlan",
+    "interpolate_backprop",
+    "interpolate_backward",
+    "interpolate_backward_plan",
+    "resize_bilinear_v2_grad",
+]
 
 Integers = int | Sequence[int] | Array
 Floats = float | Sequence[float] | Array
@@ -55,8 +70,9 @@ def interpolate_backward(
 
     Linear modes clamp s to ``[0, src-1]`` and have ``A[floor(s), y] = 1 - (s - floor(s))`` and
     ``A[floor(s)+1, y] = s - floor(s)``. Nearest has ``A[r(s), y] = 1``, where r takes
-    ``floor(s + 0.5)``, or ``floor(s)`` for asymmetric, clamped. All other A are 0: source
-    elements that nobody reads get exactly 0.
+    ``floor(s + 0.5)``, or ``floor(s)`` for asymmetric, clamped. Cubic has ``A[x, y] = k(x - s)``
+    for the four x round s, those outside standing for the border's, with the kernel k of cubic
+    convolution. All other A are 0: source elements that nobody reads get exactly 0.
 
     Parameters
     ----------
@@ -68,8 +84,9 @@ def interpolate_backward(
         Any strides.
     sizes : int, sequence of int or 1-D integer array, optional
         The spatial extents *Y*, which must be those of `diff_dst`.
-    mode : {"nearest", "linear", "bilinear", "trilinear"}
-        The last three are one mode: linear along every spatial axis, whatever their number.
+    mode : {"nearest", "linear", "bilinear", "trilinear", "cubic", "bicubic"}
+        The linear names are one mode, linear along every spatial axis, whatever their number, and
+        so are the cubic ones.
     coordinate_transformation_mode : str, default "half_pixel"
         One of the table above.
     scales : float or sequence of float, optional
@@ -80,6 +97,14 @@ def interpolate_backward(
     coordinate_scales : float or sequence of float, optional
         The scales that the coordinate formulas use in place of the ratio of the extents (what
         PyTorch's `scale_factor` does). No effect with align_corners.
+    antialias : bool, default False
+        Of linear and cubic, with half_pixel or align_corners: where the scale shrinks, widen the
+        filter by ``step = src/dst`` (``(src-1)/(dst-1)`` with align_corners), as Pillow and PyTorch
+        do: ``A[x, y] = k((x + 0.5 - step·(y + 0.5))/max(step, 1))`` for the x within the filter's
+        reach, divided by their sum.
+    cubic_coeff_a : float, default -0.75
+        The free coefficient of the cubic kernel: -0.75 is that of PyTorch and the default of ONNX,
+        -0.5 that of Pillow, TensorFlow, and PyTorch with antialias.
     out : ndarray, optional
         Where to put the result: of its shape and dtype, not overlapping an input.
     accumulate : bool, default False
@@ -102,17 +127,19 @@ def interpolate_backward(
 
     See Also
     --------
+    interpolate_backward_plan : The same for many calls.
     interpolate_backprop : The same under the older names.
 
     Notes
     -----
-    Definition: the oneDNN Graph operation *InterpolateBackward*; asymmetric, pytorch_half_pixel,
-    `coordinate_scales`, `accumulate` and float64 are extensions. Coordinates are exact (integer
-    arithmetic, or float64 with `coordinate_scales`). Sums are float32 (float64 for float64),
-    rounded once, and weights of zero take no part, so that NaN and Inf reach no more elements
-    than those that read them. Subnormal numbers are computed as such; data made of them is about
-    ten times slower (float16 excepted). Nothing of a tensor's size is copied, except arrays of
-    foreign byte order or alignment.
+    Definition: the oneDNN Graph operation *InterpolateBackward*; the cubic modes, `antialias`,
+    asymmetric, pytorch_half_pixel, `coordinate_scales`, `accumulate` and float64 are extensions.
+    Coordinates are exact (integer arithmetic, or float64 with `coordinate_scales` or `antialias`).
+    Sums are float32 (float64 for float64), rounded once. Nearest and linear weights of zero take no
+    part, so that NaN and Inf reach no more elements than those that read them; the cubic modes and
+    `antialias` read all that their filter spans, whatever its weights. Subnormal numbers are
+    computed as such; data made of them is about ten times slower (float16 excepted). Nothing of a
+    tensor's size is copied, except arrays of foreign byte order or alignment.
 
     Examples
     --------
@@ -125,22 +152,80 @@ def interpolate_backward(
     >>> interpolate_backward((1, 2, 1), diff_dst, mode="nearest").ravel()
     array([1., 5.], dtype=float32)
     """
-    extents = given(sizes)
-    attributes = InterpolationAttributes(
-        extents,
-        mode,
-        coordinate_transformation_mode,
-        given(scales) if extents is None else None,
-        data_format,
-        given(coordinate_scales),
-        antialias,
-        cubic_coeff_a,
-    )
+    attributes = _attributes_of(
+        sizes, mode, coordinate_transformation_mode, scales, data_format, coordinate_scales,
+        antialias, cubic_coeff_a,
+    )  # fmt: skip
     op = "interpolate_backward"
     return compute(
         op, interpolation_form, "src", "diff_dst", src, diff_dst, attributes, out, accumulate,
         num_threads,
     )  # fmt: skip
+
+
+def interpolate_backward_plan(
+    src_shape: Shape | Array,
+    diff_dst_shape: Shape | Array,
+    sizes: Integers | None = None,
+    *,
+    mode: str,
+    dtype: Any = np.float32,
+    coordinate_transformation_mode: str = "half_pixel",
+    scales: Floats | None = None,
+    data_format: str = "NXC",
+    coordinate_scales: Floats | None = None,
+    antialias: bool = False,
+    cubic_coeff_a: float = -0.75,
+    num_threads: int | None = None,
+) -> InterpolationPlan:
+    """Check interpolate_backward once and make its tables, for many calls.
+
+    Parameters
+    ----------
+    src_shape, diff_dst_shape : sequence of int or 1-D integer array
+        Shapes of the forward operator's input and of the diff_dst of every call.
+    sizes : int, sequence of int or 1-D integer array, optional
+        As in :func:`interpolate_backward`.
+    mode : str
+        As in :func:`interpolate_backward`.
+    dtype : dtype, default float32
+        That of all arrays: float32, float16, bfloat16 or float64.
+    coordinate_transformation_mode, scales, data_format, coordinate_scales, antialias, cubic_coeff_a
+        As in :func:`interpolate_backward`.
+    num_threads : int, optional
+        Threads of every call; by default what :func:`gradops_cy.get_num_threads` says then.
+
+    Returns
+    -------
+    InterpolationPlan
+        ``plan(diff_dst, out=None, accumulate=False)`` returns what the operator does, bit for bit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`interpolate_backward`; diff_dst and out are checked by the calls.
+
+    Notes
+    -----
+    Definition: the oneDNN Graph operation *InterpolateBackward*, as for the operator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gradops_cy import interpolate_backward_plan
+    >>> plan = interpolate_backward_plan((1, 2, 1), (1, 4, 1), mode="linear")
+    >>> out = np.zeros(plan.diff_src_shape, plan.dtype)
+    >>> for _ in range(2):
+    ...     plan(np.arange(4, dtype=np.float32).reshape(1, 4, 1), out, accumulate=True).ravel()
+    array([1.25, 4.75], dtype=float32)
+    array([2.5, 9.5], dtype=float32)
+    """
+    op = "interpolate_backward_plan"
+    attributes = _attributes_of(
+        sizes, mode, coordinate_transformation_mode, scales, data_format, coordinate_scales,
+        antialias, cubic_coeff_a,
+    )  # fmt: skip
+    return InterpolationPlan(op, src_shape, diff_dst_shape, dtype, attributes, num_threads)
 
 
 def interpolate_backprop(
@@ -329,4 +414,17 @@ def resize_bilinear_v2_grad(
     return compute(
         op, resize_form, "original_image", "grads", original_image, grads, attributes, out,
         accumulate, num_threads,
+    )  # fmt: skip
+
+
+def _attributes_of(
+    sizes: object, mode: object, coordinates: object, scales: object, *others: object
+) -> InterpolationAttributes:
+    """Return the attributes of InterpolateBackward, of whose sizes and scales the first wins."""
+    sizes = given(sizes)
+    scales = given(scales) if sizes is None else None
+    data_format, coordinate_scales, antialias, cubic_coeff_a = others
+    return InterpolationAttributes(
+        sizes, mode, coordinates, scales, data_format, given(coordinate_scales), antialias,
+        cubic_coeff_a,
     )  # fmt: skip

@@ -1,0 +1,107 @@
+"""Plans of interpolations: what the operator does, for many calls."""
+
+import copy
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import gradops_cy
+from tests.tolerances import DTYPES
+
+SHAPES = {"NXC": ((2, 6, 9, 5), (2, 12, 7, 5)), "NCX": ((2, 5, 6, 9), (2, 5, 12, 7))}
+
+
+def random(shape, dtype="f32"):
+    return np.random.default_rng(0).standard_normal(shape).astype(DTYPES[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("data_format", SHAPES)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_plans_do_what_the_operator_does(mode, data_format, dtype):
+    src, dst = SHAPES[data_format]
+    keywords = {"mode": mode, "data_format": data_format}
+    plan = gradops_cy.interpolate_backward_plan(src, dst, dtype=DTYPES[dtype], **keywords)
+    assert (plan.diff_src_shape, plan.diff_dst_shape, plan.dtype) == (src, dst, DTYPES[dtype])
+    dy = random(dst, dtype)
+    expected = gradops_cy.interpolate_backward(src, dy, **keywords)
+    assert plan(dy).tobytes() == expected.tobytes()
+    out = np.ones(src, dtype=DTYPES[dtype])
+    assert plan(dy, out) is out
+    assert out.tobytes() == expected.tobytes()
+    again = gradops_cy.interpolate_backward(src, dy, **keywords, out=out.copy(), accumulate=True)
+    assert plan(dy, out, accumulate=True).tobytes() == again.tobytes()
+    for other in (copy.copy(plan), pickle.loads(pickle.dumps(plan))):
+        assert other(dy).tobytes() == expected.tobytes()
+
+
+def test_one_plan_takes_all_layouts():
+    src, dst = SHAPES["NXC"]
+    plan = gradops_cy.interpolate_backward_plan(src, dst, mode="linear")
+    dy = random(dst)
+    turned = np.ascontiguousarray(dy.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
+    assert plan(turned).tobytes() == plan(dy).tobytes()
+    assert (plan(dy[::-1]) == plan(dy)[::-1]).all()
+
+
+def test_threads_share_a_plan():
+    src, dst = (4, 32, 20, 20), (4, 32, 40, 40)
+    plan = gradops_cy.interpolate_backward_plan(src, dst, mode="linear", data_format="NCX")
+    dy = random(dst)
+    expected = plan(dy).tobytes()
+    results = []
+
+    def work():
+        results.extend(plan(dy).tobytes() == expected for _ in range(5))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 20
+
+
+def test_plans_tell_what_they_are():
+    plan = gradops_cy.interpolate_backward_plan(
+        (1, 8, 8, 64), [1, 16, 16, 64], [16, 16], mode="bicubic", antialias=True
+    )
+    text = "mb1ic64_ih8oh16_iw8ow16 cubic half_pixel antialias a -0.75"
+    assert repr(plan) == f"<interpolate_backward_plan {text}>"
+    assert plan.describe().startswith(text + ": kernel of channels")
+    empty = gradops_cy.interpolate_backward_plan((0, 8, 3), (0, 4, 3), mode="linear")
+    assert empty(np.ones((0, 4, 3), np.float32)).shape == (0, 8, 3)
+    assert empty.describe().endswith("no work")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"dtype": np.int32}, TypeError, "dtype must be float32"),
+        ({"dtype": "nonsense"}, TypeError, "dtype must be a NumPy dtype"),
+        ({"src_shape": (1, 4)}, ValueError, "src_shape must have 3 axes"),
+        ({"diff_dst_shape": (1, 8, 5)}, ValueError, "src_shape must have batch 1 and 5 channels"),
+        ({"diff_dst_shape": 8}, TypeError, "diff_dst_shape must be a list"),
+        ({"mode": "quintic"}, ValueError, "mode must be one of"),
+        ({"num_threads": 0}, ValueError, "num_threads must be"),
+    ],
+)
+def test_bad_plans(changes, error, text):
+    keywords = {"src_shape": (1, 4, 3), "diff_dst_shape": (1, 8, 3), "mode": "linear", **changes}
+    with pytest.raises(error, match="^interpolate_backward_plan: " + text):
+        gradops_cy.interpolate_backward_plan(**keywords)
+
+
+def test_bad_calls():
+    plan = gradops_cy.interpolate_backward_plan((1, 4, 3), (1, 8, 3), mode="linear")
+    for dy, error in (
+        (np.ones((1, 7, 3), np.float32), ValueError),
+        (np.ones((1, 8, 3), np.float64), TypeError),
+        ([1, 2], TypeError),
+    ):
+        with pytest.raises(error, match=r"^interpolate_backward_plan: diff_dst must"):
+            plan(dy)
+    with pytest.raises(ValueError, match="out must have shape"):
+        plan(np.ones((1, 8, 3), np.float32), np.ones((1, 8, 3), np.float32))
