@@ -61,6 +61,7 @@ INLINE void order_pair_f32(int dtype, vec_f32 *pair) {
 #define LANES LANES_F32
 #define SPLAT splat_f32
 #define LOAD_FIRST load_first
+#define STORE_FIRST store_first
 #define LOAD_PAIR load_pair_f32
 #define ORDER_PAIR order_pair_f32
 #define NAME(x) x##_f32
@@ -70,6 +71,7 @@ INLINE void order_pair_f32(int dtype, vec_f32 *pair) {
 #undef LANES
 #undef SPLAT
 #undef LOAD_FIRST
+#undef STORE_FIRST
 #undef LOAD_PAIR
 #undef ORDER_PAIR
 #undef NAME
@@ -79,6 +81,7 @@ INLINE void order_pair_f32(int dtype, vec_f32 *pair) {
 #define LANES LANES_F64
 #define SPLAT splat_f64
 #define LOAD_FIRST(dtype, p, n) read_f64(p, (n) < LANES_F64 ? (int)(n) : LANES_F64)
+#define STORE_FIRST(dtype, x, p, n) write_f64(p, x, (n) < LANES_F64 ? (int)(n) : LANES_F64)
 #define LOAD_PAIR(dtype, p, pair) \
     ((pair)[0] = ((const vec_f64 *)(p))[0], (pair)[1] = ((const vec_f64 *)(p))[1])
 #define ORDER_PAIR(dtype, pair) ((void)0)
@@ -89,6 +92,7 @@ INLINE void order_pair_f32(int dtype, vec_f32 *pair) {
 #undef LANES
 #undef SPLAT
 #undef LOAD_FIRST
+#undef STORE_FIRST
 #undef LOAD_PAIR
 #undef ORDER_PAIR
 #undef NAME
@@ -120,11 +124,20 @@ static void add_rows(int dtype, const char *const *row, ptrdiff_t stride, const 
     }
 }
 
-static void add_columns(int f64, const void *src, ptrdiff_t lanes, const ptrdiff_t *start,
-                        const ptrdiff_t *first, const void *weight, ptrdiff_t origin,
-                        ptrdiff_t x0, ptrdiff_t x1, void *dst) {
-    if (f64) add_columns_f64(src, lanes, start, first, weight, origin, x0, x1, dst);
-    else add_columns_f32(src, lanes, start, first, weight, origin, x0, x1, dst);
+/* A block that is stored where it belongs, or summed into a buffer of its type. */
+static void add_columns(int dtype, int accumulate, const void *src, ptrdiff_t lanes,
+                        const ptrdiff_t *start, const ptrdiff_t *first, const void *weight,
+                        ptrdiff_t origin, ptrdiff_t x0, ptrdiff_t x1, char *dst, ptrdiff_t step) {
+#define ADD(type, dtype, accumulate, lanes)                                                        \
+    add_columns_for_##type(dtype, accumulate, src, lanes, start, first, weight, origin, x0, x1, dst, \
+                           step)
+    if (dtype == F64) ADD(f64, F64, accumulate, lanes);
+    else if (accumulate) ADD(f32, dtype, 1, lanes);
+    else if (dtype == F16) ADD(f32, F16, 0, lanes);
+    else if (dtype == BF16) ADD(f32, BF16, 0, lanes);
+    else if (lanes == 16) ADD(f32, F32, 0, 16);
+    else ADD(f32, F32, 0, lanes);
+#undef ADD
 }
 
 #include "resampling_width.h"
@@ -138,7 +151,8 @@ static void add_to(int f64, const void *src, ptrdiff_t n, void *dst) {
 static void row_products(int f64, const char *base, ptrdiff_t outer_stride, const void *outer,
                          ptrdiff_t inner_stride, const void *inner, ptrdiff_t inner_count,
                          ptrdiff_t r0, ptrdiff_t rows, const char **row, void *weight) {
-    ptrdiff_t o = r0 / inner_count, i = r0 % inner_count;
+    ptrdiff_t o = 0, i = 0;
+    if (r0) o = r0 / inner_count, i = r0 % inner_count;
     for (ptrdiff_t r = 0; r < rows; r++) {
         row[r] = base + o * outer_stride + i * inner_stride;
         if (f64) ((double *)weight)[r] = ((const double *)outer)[o] * ((const double *)inner)[i];

@@ -28,9 +28,10 @@ cdef extern from "resampling.h" nogil:
                       Py_ssize_t r0, Py_ssize_t rows, const char **row, void *weight) noexcept
     void add_rows(int dtype, const char **row, Py_ssize_t stride, const void *weight,
                   Py_ssize_t rows, Py_ssize_t n, void *dst, bint add) noexcept
-    void add_columns(bint f64, const void *src, Py_ssize_t lanes, const Py_ssize_t *start,
-                     const Py_ssize_t *first, const void *weight, Py_ssize_t origin,
-                     Py_ssize_t x0, Py_ssize_t x1, void *dst) noexcept
+    void add_columns(int dtype, bint accumulate, const void *src, Py_ssize_t lanes,
+                     const Py_ssize_t *start, const Py_ssize_t *first, const void *weight,
+                     Py_ssize_t origin, Py_ssize_t x0, Py_ssize_t x1, char *dst,
+                     Py_ssize_t step) noexcept
     void add_to(bint f64, const void *src, Py_ssize_t n, void *dst) noexcept
     void transpose(int size, const void *src, Py_ssize_t src_pitch, void *dst,
                    Py_ssize_t dst_pitch, const Py_ssize_t *place, Py_ssize_t rows,
@@ -58,8 +59,9 @@ cdef struct Job:
     int load_dtype, store_dtype
     int kernel  # CHANNELS, ROWS, PLANES or WIDTH
     bint f64, accumulate
-    bint stores_directly  # rows contiguous, without conversion or addition
-    int size, store_size  # of an element of the type that computes, and of the result
+    bint stores_directly  # the last pass stores where the result lies, without a buffer
+    int real, size  # the type that computes, and the size of its elements
+    int store_size  # of an element of the result
     Py_ssize_t batch, channels, lanes, columns, longest_product, longest_run
     Py_ssize_t pixel  # channels of a position of a row that is a lane
     Py_ssize_t task_rows, task_columns
@@ -282,7 +284,8 @@ cdef void sum_run(const Job *job, const Workspace *space, const Row *rows, int c
     load_columns(job, space, rows, count, lanes, y0, y1)
     first[0] = weight
     first[1] = weight + y1 - y0
-    add_columns(job.f64, space.loaded, lanes, &y0, first, job.weights, y0, 0, 1, dst)
+    add_columns(job.real, False, space.loaded, lanes, &y0, first, job.weights, y0, 0, 1, dst,
+                lanes * job.size)
 
 
 cdef Py_ssize_t block_end(const Job *job, Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
@@ -330,8 +333,14 @@ cdef void resample_rows(const Job *job, const Workspace *space, const Row *rows,
         if end > x0:
             y1 = width.start[end - 1] + width.first[end] - width.first[end - 1]
             load_columns(job, space, rows, count, lanes, y0, y1)
-            add_columns(job.f64, space.loaded, lanes, width.start, width.first, job.weights, y0,
-                        x0, end, space.summed)
+            if job.kernel == CHANNELS and job.stores_directly:
+                add_columns(job.store_dtype, job.accumulate, space.loaded, lanes, width.start,
+                            width.first, job.weights, y0, x0, end,
+                            rows.result + x0 * job.result.strides[4], job.result.strides[4])
+                x0 = end
+                continue
+            add_columns(job.real, False, space.loaded, lanes, width.start, width.first,
+                        job.weights, y0, x0, end, space.summed, lanes * job.size)
         else:
             end = x0 + 1
             y1 = y0 + width.first[end] - width.first[x0]
@@ -427,7 +436,9 @@ cdef void run_planes(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     extents[0], extents[1] = job.depth.extent, job.height.extent
     extents[2] = job.width.extent
     inner.kernel, inner.accumulate = CHANNELS, False
-    inner.load_dtype = inner.store_dtype = F64 if job.f64 else F32
+    inner.load_dtype = inner.store_dtype = job.real
+    inner.store_size = job.size
+    inner.stores_directly = True
     inner.grads = as_channels(space.planes, job.grads_extents, job.size)
     inner.result = as_channels(
         space.planes + buffer_bytes(ROW_LANES * grads_plane, job.size), extents, job.size)
@@ -496,6 +507,7 @@ cdef class Resampling:
         job.kernel = kernel
         job.load_dtype, job.store_dtype = load_dtype, store_dtype
         job.f64, job.size = load_dtype == F64, compute_size(load_dtype)
+        job.real = F64 if job.f64 else F32
         job.store_size = element_size(store_dtype)
         job.batch, job.channels = result_shape[0], result_shape[1]
         job.pixel, job.group = pixel, group
@@ -540,10 +552,11 @@ cdef class Resampling:
     cdef void compute(self, Job *job, char *workspace, Py_ssize_t workspace_bytes,
                       int threads) noexcept nogil:
         cdef Py_ssize_t task
-        job.stores_directly = (
-            (job.kernel == WIDTH or not job.accumulate
-             and job.store_dtype == (F64 if job.f64 else F32))
-            and job.result.strides[4] == job.pixel * job.store_size
-            and (job.pixel == 1 or job.result.strides[1] == job.store_size))
+        cdef bint contiguous = job.lanes == 1 or job.result.strides[1] == job.store_size
+        if job.kernel != CHANNELS:
+            contiguous = (job.result.strides[4] == job.pixel * job.store_size
+                          and (job.pixel == 1 or job.result.strides[1] == job.store_size))
+        job.stores_directly = contiguous and (
+            job.kernel != ROWS or not job.accumulate and job.store_dtype == job.real)
         for task in prange(self.tasks, schedule="dynamic", num_threads=threads):
             run_any(job, task, workspace + threadid() * workspace_bytes)

@@ -1,7 +1,7 @@
 /* Row bodies of the resampling kernels for one type that computes. resampling.h includes this
  * twice and defines REAL, VEC, LANES, SPLAT, NAME(x), LOAD_FIRST(dtype, p, n): the first n of LANES
  * contiguous elements at p, converted, and LOAD_PAIR(dtype, p, pair): two vectors of them, in an order
- * that ORDER_PAIR(dtype, pair) puts right. Buffers may be read and written up to SLACK bytes past their end. */
+ * that ORDER_PAIR(dtype, pair) puts right, and STORE_FIRST(dtype, x, p, n). Buffers may be read and written up to SLACK bytes past their end. */
 
 /* dst[j] = sum_r weight[r] * row_r[j] for `pairs` pairs of vectors, or added to dst. */
 INLINE void NAME(add_rows_block)(int dtype, int pairs, const char *const *row, const REAL *weight,
@@ -55,8 +55,8 @@ INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *wei
     else NAME(add_rows_in)(dtype, row, weight, rows, n, dst, 0);
 }
 
-/* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, for
- * x0 <= x < x1 and c < lanes; dst begins at x0. Writes whole vectors, in ascending order. */
+/* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, or added
+ * to it, for x0 <= x < x1 and c < lanes; dst begins at x0, its columns are `step` bytes apart. */
 INLINE void NAME(sum_columns)(int vectors, const REAL *src, ptrdiff_t lanes, const REAL *weight,
                               ptrdiff_t n, VEC *sum) {
     for (int v = 0; v < vectors; v++) sum[v] = (VEC){0};
@@ -66,8 +66,9 @@ INLINE void NAME(sum_columns)(int vectors, const REAL *src, ptrdiff_t lanes, con
     }
 }
 
-INLINE void NAME(add_columns_block)(int vectors, const REAL *src, ptrdiff_t lanes,
-                                    const REAL *weight, ptrdiff_t n, REAL *dst) {
+INLINE void NAME(add_columns_block)(int dtype, int accumulate, int vectors, const REAL *src,
+                                    ptrdiff_t lanes, const REAL *weight, ptrdiff_t n, char *dst,
+                                    ptrdiff_t rest) {
     VEC total[4], sum[4];
     NAME(sum_columns)(vectors, src, lanes, weight, MIN(n, COLUMNS_IN_SEQUENCE), total);
     for (ptrdiff_t k = COLUMNS_IN_SEQUENCE; k < n; k += COLUMNS_IN_SEQUENCE) {
@@ -75,27 +76,29 @@ INLINE void NAME(add_columns_block)(int vectors, const REAL *src, ptrdiff_t lane
                           MIN(n - k, COLUMNS_IN_SEQUENCE), sum);
         for (int v = 0; v < vectors; v++) total[v] += sum[v];
     }
-    for (int v = 0; v < vectors; v++) ((VEC *)dst)[v] = total[v];
-}
-
-INLINE void NAME(add_columns_for)(const REAL *src, ptrdiff_t lanes, const ptrdiff_t *start,
-                                  const ptrdiff_t *first, const REAL *weight, ptrdiff_t origin,
-                                  ptrdiff_t x0, ptrdiff_t x1, REAL *dst) {
-    for (ptrdiff_t x = x0; x < x1; x++) {
-        const REAL *s = src + (start[x] - origin) * lanes, *w = weight + first[x];
-        ptrdiff_t n = first[x + 1] - first[x], c = 0;
-        for (; c + 4 * LANES <= lanes; c += 4 * LANES)
-            NAME(add_columns_block)(4, s + c, lanes, w, n, dst + c);
-        for (; c < lanes; c += LANES) NAME(add_columns_block)(1, s + c, lanes, w, n, dst + c);
-        dst += lanes;
+    for (int v = 0; v < vectors; v++) {
+        char *d = dst + v * LANES * element_size(dtype);
+        if (accumulate) total[v] += LOAD_FIRST(dtype, d, rest);
+        STORE_FIRST(dtype, total[v], d, rest);
     }
 }
 
-static void NAME(add_columns)(const REAL *src, ptrdiff_t lanes, const ptrdiff_t *start,
-                              const ptrdiff_t *first, const REAL *weight, ptrdiff_t origin,
-                              ptrdiff_t x0, ptrdiff_t x1, REAL *dst) {
-    if (lanes == 16) NAME(add_columns_for)(src, 16, start, first, weight, origin, x0, x1, dst);
-    else NAME(add_columns_for)(src, lanes, start, first, weight, origin, x0, x1, dst);
+INLINE void NAME(add_columns_for)(int dtype, int accumulate, const REAL *src, ptrdiff_t lanes,
+                                  const ptrdiff_t *start, const ptrdiff_t *first,
+                                  const REAL *weight, ptrdiff_t origin, ptrdiff_t x0, ptrdiff_t x1,
+                                  char *dst, ptrdiff_t step) {
+    ptrdiff_t size = element_size(dtype);
+    for (ptrdiff_t x = x0; x < x1; x++, dst += step) {
+        const REAL *s = src + (start[x] - origin) * lanes, *w = weight + first[x];
+        ptrdiff_t n = first[x + 1] - first[x], c = 0;
+        for (; c + 4 * LANES <= lanes; c += 4 * LANES)
+            NAME(add_columns_block)(dtype, accumulate, 4, s + c, lanes, w, n, dst + c * size, LANES);
+        for (; c + LANES <= lanes; c += LANES)
+            NAME(add_columns_block)(dtype, accumulate, 1, s + c, lanes, w, n, dst + c * size, LANES);
+        if (c < lanes)
+            NAME(add_columns_block)(dtype, accumulate, 1, s + c, lanes, w, n, dst + c * size,
+                                    lanes - c);
+    }
 }
 
 /* dst[j] += src[j] for j < n, in whole vectors. */

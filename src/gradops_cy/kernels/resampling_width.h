@@ -106,7 +106,7 @@ INLINE void store_block(int dtype, int accumulate, vec_f32 sum, char *dst, ptrdi
 }
 
 #if defined(__AVX512F__)
-/* What sum_blocks does with the blocks up to `last` that share their pattern, all of whose lanes have
+/* What sum_blocks does with the blocks up to `last` that share their pattern, whose lanes have at most
  * `taps` taps, a constant, within a pair of vectors. Two taps share the pair where the places of the
  * second still lie in it. Returns how many blocks that are. */
 INLINE ptrdiff_t sum_alike(int taps, int shared, int dtype, int accumulate, const float *src,
@@ -115,10 +115,14 @@ INLINE ptrdiff_t sum_alike(int taps, int shared, int dtype, int accumulate, cons
     const ptrdiff_t *first = block;
     __m512i places = _mm512_loadu_si512(pattern + PATTERN_HEAD);
     __m512i next = _mm512_add_epi32(places, _mm512_set1_epi32((int)step));
+    __m512i counts = _mm512_loadu_si512(pattern + PATTERN_HEAD + 16);
     __m512 weight[4], low = _mm512_setzero_ps(), high = low;
+    __mmask16 used[4];
 #pragma GCC unroll 4
-    for (int k = 0; k < taps; k++)
+    for (int k = 0; k < taps; k++) {
         weight[k] = _mm512_loadu_ps(pattern + PATTERN_HEAD + 32 + 16 * k);
+        used[k] = _mm512_cmpgt_epi32_mask(counts, _mm512_set1_epi32(k));
+    }
     do {
         const float *from = src + block[0];
         __m512 sum = _mm512_setzero_ps();
@@ -130,7 +134,7 @@ INLINE ptrdiff_t sum_alike(int taps, int shared, int dtype, int accumulate, cons
                 high = _mm512_loadu_ps(from + k * step + 16);
             }
             __m512 x = _mm512_permutex2var_ps(low, second ? next : places, high);
-            sum = _mm512_fmadd_ps(x, weight[k], sum);
+            sum = _mm512_mask3_fmadd_ps(x, weight[k], sum, used[k]);
         }
         store_block(dtype, accumulate, (vec_f32)sum, dst, LANES_F32);
         dst += LANES_F32 * element_size(dtype);
@@ -145,7 +149,7 @@ INLINE ptrdiff_t sum_run_of_blocks(int dtype, int accumulate, const float *src,
     const int32_t *pattern = patterns + block[1];
     int taps = pattern[MOST], shared = pattern[REACH] + step <= 32;
 #define ALIKE(n, s) sum_alike(n, s, dtype, accumulate, src, block, last, pattern, step, dst)
-    if (pattern[LEAST] == taps && pattern[REACH] <= 32) {
+    if (pattern[REACH] <= 32) {
         if (taps == 4 && shared) return ALIKE(4, 1);
         if (taps == 3 && shared) return ALIKE(3, 1);
         if (taps == 2) return shared ? ALIKE(2, 1) : ALIKE(2, 0);

@@ -23,12 +23,16 @@ cdef void run_width_group(const Job *job, const Workspace *space, const Row *row
     cdef Py_ssize_t y0 = chunk[CHUNK_START], y1 = chunk[CHUNK_END], n = (x1 - x0) * pixel
     cdef const Py_ssize_t *block = job.blocks + 2 * chunk[CHUNK_BLOCK]
     cdef char *src = space.loaded
-    cdef bint direct = job.stores_directly
+    cdef bint direct = job.stores_directly, empty = not job.accumulate
     cdef int i
     for i in range(count):
+        empty = empty and rows[i].depth_count * rows[i].height_count == 0
         load_positions(job, space, &rows[i], pixel, y0, y1, src)
         src += (y1 - y0) * pixel * job.size
         direct = direct and rows[i].result == rows.result + i * n * job.store_size
+    if direct and empty:
+        memset(rows.result + x0 * pixel * job.store_size, 0, count * n * job.store_size)
+        return
     if direct:
         sum_blocks(job.store_dtype, job.accumulate, <float *> space.loaded, block, job.patterns,
                    pixel, rows.result + x0 * pixel * job.store_size, count * n)
