@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -77,7 +76,7 @@ class ResizeAttributes(NamedTuple):
 class Form:
     """A call whose attributes, shapes and dtypes passed their checks.
 
-    `plans` holds what was planned for it so far, by where the channels of diff_dst lie.
+    `plans` holds what was planned for it so far, by the axis along which diff_dst runs.
     """
 
     data_format: str
@@ -103,8 +102,8 @@ class Form:
     @property
     def contiguous(self) -> Innermost:
         """Where arrays in C order run."""
-        shape = self.diff_dst_shape
-        return self.innermost(tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape))))
+        last = self.data_format == "NXC" and self.diff_dst_shape[-1] > 1
+        return "channels" if last else "width"
 
     def plan(self, innermost: Innermost) -> ResamplePlan:
         """Return the plan for a diff_dst that runs so."""
@@ -147,9 +146,11 @@ def _key(values: tuple[object, ...]) -> tuple[object, ...] | None:
 
     Equality alone would take True or 1.0 for 1, so that types are part of it.
     """
+    of_values = tuple(map(type, values))
+    if _SCALARS.issuperset(of_values):
+        return of_values, values
     parts: list[object] = []
-    for value in values:
-        kind = type(value)
+    for value, kind in zip(values, of_values, strict=True):
         if kind in _SCALARS:
             parts += (kind, value)
         elif kind is tuple or kind is list:
@@ -224,7 +225,9 @@ def run(
     )
     if result.size:
         grads = _arrays.native(diff_dst)
-        plan = form.plan(form.innermost(grads.strides))
+        plan = form.plan(
+            form.contiguous if grads.flags.c_contiguous else form.innermost(grads.strides)
+        )
         last = form.data_format == "NXC"
         plan.run(grads, result, channels_last=last, accumulate=add, num_threads=threads)
     return result

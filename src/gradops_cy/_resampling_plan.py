@@ -56,6 +56,7 @@ _PLANE_GROUPS = 4
 _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
 # The buffer protocol knows no bfloat16.
+_BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
 _WORD = np.dtype(np.uint16)
 
 
@@ -116,8 +117,8 @@ class ResamplePlan:
         """Compute `result` from `grads`."""
         threads = min(num_threads, self.max_threads)
         self._resampling.run(
-            grads.view(_WORD) if grads.dtype == _arrays.BFLOAT16 else grads,
-            result.view(_WORD) if result.dtype == _arrays.BFLOAT16 else result,
+            grads.view(_WORD) if self.problem.load_dtype == _BF16 else grads,
+            result.view(_WORD) if self.problem.store_dtype == _BF16 else result,
             channels_last,
             accumulate,
             np.empty(threads * self.workspace_bytes, np.uint8),

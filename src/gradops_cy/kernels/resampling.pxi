@@ -558,5 +558,9 @@ cdef class Resampling:
                           and (job.pixel == 1 or job.result.strides[1] == job.store_size))
         job.stores_directly = contiguous and (
             job.kernel != ROWS or not job.accumulate and job.store_dtype == job.real)
+        if threads == 1:
+            for task in range(self.tasks):
+                run_any(job, task, workspace)
+            return
         for task in prange(self.tasks, schedule="dynamic", num_threads=threads):
             run_any(job, task, workspace + threadid() * workspace_bytes)
