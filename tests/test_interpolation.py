@@ -366,3 +366,28 @@ def test_zero_batch_and_zero_channels_are_empty():
     for shape in ((0, 3, 4, 4), (2, 0, 4, 4)):
         dy = np.ones((*shape[:2], 8, 8), np.float32)
         assert resize_bilinear_v2_grad(dy, shape).shape == shape
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_layouts_and_batches_agree_bit_for_bit(seed):
+    """Kernels differ in what their lanes are, not in what they compute."""
+    rng = np.random.default_rng(seed)
+    rank = rng.integers(1, 4)
+    src, dst = (tuple(map(int, rng.integers(1, (0, 90, 30, 9)[rank], rank))) for _ in range(2))
+    batch, channels = int(rng.integers(1, 4)), int(rng.choice([1, 2, 3, 5, 16, 17, 70]))
+    dtype = DTYPES[rng.choice(list(DTYPES))]
+    keywords = {"mode": str(rng.choice(["nearest", "linear", "cubic"]))}
+    if keywords["mode"] != "nearest":
+        keywords["antialias"] = bool(rng.integers(2))
+    dy = rng.standard_normal((batch, channels, *dst)).astype(dtype)
+    first = interpolate_backward(
+        (batch, channels, *src), dy, **keywords, data_format="NCX", num_threads=1
+    )
+    last = interpolate_backward(
+        (batch, *src, channels), np.ascontiguousarray(np.moveaxis(dy, 1, -1)), **keywords
+    )
+    assert np.moveaxis(last, -1, 1).tobytes() == first.tobytes()
+    part = interpolate_backward(
+        (1, channels, *src), dy[-1:], **keywords, data_format="NCX", num_threads=3
+    )
+    assert part.tobytes() == first[-1:].tobytes()

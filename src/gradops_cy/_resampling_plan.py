@@ -44,7 +44,7 @@ _FEW_ROWS = 3
 # The kernel of widths takes NXC with fewer channels than this, and NCX from this width on; it puts
 # rows side by side up to so many positions, and cuts them into chunks of about so many elements.
 _KERNEL_WIDTH_CHANNELS = 16
-_WIDE = 16
+_WIDE = 24
 _GROUP_ELEMENTS = 128
 _CHUNK_ELEMENTS = 4096
 _LONGEST_WIDTH = 1 << 17
