@@ -27,8 +27,8 @@ MODES: dict[str, Mode] = {
 PAGE_MODES = ("nearest", "linear", "bilinear", "trilinear")
 
 # Forms that are remembered, and the bytes of tables up to which one keeps its plans.
-_REMEMBERED = 64
-_KEPT_BYTES = 1 << 20
+_REMEMBERED = 32
+_KEPT_BYTES = 1 << 19
 
 _INTEGER = frozenset((int,))
 _SCALARS = frozenset((type(None), bool, int, float, str))
