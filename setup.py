@@ -24,7 +24,7 @@ FAMILIES = {  # the sources that each family's shims include
         "weights",
         "probe",
     ),
-    "resampling": ("resampling", "resampling_width"),
+    "resampling": ("resampling", "resampling_planes", "resampling_width"),
 }
 
 # One set of kernel sources, compiled once per instruction-set tier.
