@@ -20,6 +20,8 @@ FAMILIES = {  # the sources that each family's shims include
         "compute",
         "depthwise",
         "scatter",
+        "grouped",
+        "boxed",
         "store",
         "weights",
         "probe",

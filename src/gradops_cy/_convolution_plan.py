@@ -23,8 +23,8 @@ from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
 from gradops_cy._convolution_problem import ConvProblem
 
-ROWS, COLUMNS, CHANNELS, AMX, DEPTHWISE, SCATTER = range(6)
-KERNEL_NAMES = ("rows", "columns", "channels", "amx", "depthwise", "scatter")
+ROWS, COLUMNS, GROUPED, AMX, DEPTHWISE, SCATTER = range(6)
+KERNEL_NAMES = ("rows", "columns", "grouped", "amx", "depthwise", "scatter")
 AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
 
 # One task's window and results should stay in a core's second-level cache.
@@ -35,6 +35,8 @@ PANEL = 1 << 18
 BLOCK_POSITIONS = 512
 # Channels that are transposed together: their rows should stay in the first-level cache.
 BOX_VECTORS = 2
+# The spread rows of a vector of lanes should stay there too.
+RING_BYTES = 1 << 15
 # A row longer than this is cut anyway.
 BLOCK_WIDTH = 2048
 # More residue classes than this are not all walked through.
@@ -158,10 +160,9 @@ class Plan:
             # Its window and its results pass through the second-level cache once more.
             COLUMNS: 0.7 * across * rows / (rows + 1) * (move if last else 1),
         }
-        if problem.groups > 1 and inputs < lanes:
-            total = problem.diff_src_channels
-            # A load for every product and more.
-            scores[CHANNELS] = 0.6 * total / _up(total, lanes) * (1 if last else move)
+        direct = last and layout.diff_dst_channels_last
+        if problem.groups > 1 and inputs < lanes and (direct or not self.zero_first):
+            scores[GROUPED] = self._grouped_score(direct, move)
         amx = problem.dtype == 2 and self.has_amx
         if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
             scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, amx)
@@ -170,9 +171,26 @@ class Plan:
             outputs = problem.output_channels
             whole = inputs / _up(inputs, AMX_COLUMNS) * outputs / _up(outputs, AMX_K)
             scores[AMX] = 8 * whole * (1 if last else move)
+            if GROUPED in scores:  # much of each group's time is not spent in tiles
+                scores[AMX] *= 0.7
         best = max(scores, key=lambda kernel: scores[kernel])
-        # SCATTER never multiplies padding.
-        return ROWS if self.exact_halo and best != SCATTER else best
+        # The kernels that can leave out products with padding.
+        return ROWS if self.exact_halo and best not in (GROUPED, SCATTER) else best
+
+    def _grouped_score(self, direct: bool, move: float) -> float:
+        """Weigh lanes over many groups: what it takes to spread a vector is shared by its taps."""
+        problem, lanes = self.problem, self.lanes
+        inputs, total = problem.input_channels, problem.diff_src_channels
+        taps = prod(problem.kernel) / 2
+        # Vectors of diff_dst that hold the channels of one vector of lanes.
+        vectors = max(1, problem.output_channels // inputs)
+        spread = vectors if vectors == 1 else 3 * vectors
+        score = 0.92 * taps / (taps + spread) * total / _up(total, lanes)
+        if direct:
+            return score
+        # Through boxes it is better, as measured, where COLUMNS has little to do for a group.
+        little = inputs <= 2 or prod(self.counts[1:]) <= 256 or prod(self._out_steps) > 1
+        return 1.0 if little and inputs <= 4 and lanes % inputs == 0 else score * move
 
     def _choose_directness(self) -> None:
         """Decide whether diff_dst is read, and diff_src written, without scratch."""
@@ -182,23 +200,15 @@ class Plan:
         )
         plain = problem.dtype in (0, 3)
         lanes_fit = problem.input_channels % self.lanes == 0
-        if self.kernel == CHANNELS:
-            lanes_fit = problem.diff_src_channels % self.lanes == 0
         # Taps of few channels are summed in one run, which a window makes of them.
         short = problem.output_channels < self.lanes and problem.kernel[2] > 1
         reads = plain and layout.diff_dst_channels_last and not short
         writes = plain and layout.diff_src_channels_last and not layout.accumulate
-        self.windowed = not {
-            ROWS: reads,
-            COLUMNS: False,
-            AMX: False,
-            CHANNELS: False,
-            DEPTHWISE: layout.diff_dst_channels_last and layout.diff_src_channels_last,
-            SCATTER: reads,
-        }[self.kernel]
-        self.direct = writes and lanes_fit and self.kernel in (ROWS, CHANNELS)
-        if self.kernel == DEPTHWISE:
-            self.direct = not self.windowed
+        self.windowed = not (self.kernel in (ROWS, SCATTER) and reads)
+        self.direct = self.kernel == ROWS and writes and lanes_fit
+        if self.over_groups:
+            self.direct = layout.diff_dst_channels_last and layout.diff_src_channels_last
+            self.windowed = not self.direct
         if self.kernel == AMX:
             # A tile's whole sum is rounded at once (without taps there are no tiles).
             self.direct = layout.diff_src_channels_last and self.taps > 0
@@ -209,8 +219,10 @@ class Plan:
         problem = self.problem
         self._cut_chunk(self._panel_chunk())
         self.task_groups = problem.groups if self.over_groups else 1
-        if self.kernel == DEPTHWISE and self.windowed:
-            self.task_groups = min(problem.groups, BOX_VECTORS * self.lanes)
+        if self.over_groups and self.windowed:
+            vectors = BOX_VECTORS if self.kernel == DEPTHWISE else 1
+            lanes = max(1, vectors * self.lanes // problem.input_channels)
+            self.task_groups = min(problem.groups, lanes)
         self.channel_splits = self.class_splits = 1
         self.flatten = False
         self.nv = self.rows_nv
@@ -219,11 +231,14 @@ class Plan:
             self._cut_channels()
             self._choose_scatter_blocks(num_threads)
             return
-        if self.phased:
+        if self.kernel in (COLUMNS, AMX):
             self._choose_units()
         if self.kernel == COLUMNS:
             self._choose_columns_tile()
         self._cut_channels()
+        # Rows are cut where their spread form would not stay in the first-level cache.
+        while self.kernel == GROUPED and self.block[2] > 1 and self._ring_bytes() > RING_BYTES:
+            self.block[2] = _cut(self.counts[2], self.block[2] - 1)
         self._shrink_to_workspace()
         self._grow_block()
         self._split_for_threads(num_threads)
@@ -281,7 +296,7 @@ class Plan:
     @property
     def over_groups(self) -> bool:
         """Whether the lanes of a vector are channels of several groups."""
-        return self.kernel in (CHANNELS, DEPTHWISE)
+        return self.kernel in (GROUPED, DEPTHWISE)
 
     @property
     def _panel_kernel(self) -> int:
@@ -293,7 +308,7 @@ class Plan:
     @property
     def phased(self) -> bool:
         """Whether the kernel needs consecutive positions to read consecutive entries."""
-        return self.kernel in (COLUMNS, AMX)
+        return self.kernel in (COLUMNS, AMX, GROUPED)
 
     @property
     def _unit_step(self) -> int:
@@ -370,7 +385,7 @@ class Plan:
                 self.channel_splits = min(2 * self.channel_splits, len(self.blocks))
             elif self.block[2] > 1:
                 self.block[2] = _cut(self.counts[2], -(-self.block[2] // 2))
-            elif self.kernel != DEPTHWISE and self.class_splits < len(self.residues):
+            elif not self.over_groups and self.class_splits < len(self.residues):
                 self.class_splits = min(2 * self.class_splits, len(self.residues))
             else:
                 break
@@ -541,7 +556,7 @@ class Plan:
         """Return the positions of a task's results in scratch, over its residue classes."""
         depth, height, width = self.block
         positions = prod(self.block)
-        if self.phased:
+        if self.kernel in (COLUMNS, AMX):
             positions = depth * self._unit(height, width) * (1 if self.flatten else height)
         return positions * -(-len(self.residues) // self.class_splits)
 
@@ -569,20 +584,26 @@ class Plan:
         elif self.kernel == SCATTER:
             positions = self._strip + 2 * AMX_ROWS
             window_size, channels = (2 if self.amx else self.size), outputs
-            elements = positions * (_up(outputs, AMX_K) if self.amx else outputs)
+            if self.windowed:
+                elements = positions * (_up(outputs, AMX_K) if self.amx else outputs)
             results = self._box_bytes // self.size + (positions + self.lanes) * pitch
             pointers = 2 * max(self._strip, prod(self.problem.kernel[:2]))
-        elif self.kernel == DEPTHWISE:
-            pointers, channels = 4 * most_taps, self.task_groups
+        elif self.over_groups:
+            pointers = 4 * most_taps
+            channels = self.task_groups * outputs
             if self.windowed:
-                elements = pitch * prod(map(self._source_extent, axes))
+                elements = channels * prod(map(self._source_extent, axes))
                 results = pitch * prod(map(mul, self.block, self._out_steps))
+            if self.kernel == GROUPED:
+                elements += self._ring_bytes() // self.size
+                tables = prod(self._ring_slots) + 2 * len(axes[2].taps)
+                # Of 8 bytes: three for each run of entries, eleven for each residue class.
+                tables += 3 * axes[2].window + 11 * len(self.residues)
+                pointers = tables + 2 * prod(len(axis.taps) for axis in axes[:2])
+                pointers += outputs * (1 + self.lanes * self.size // 8)
         else:
             row = channels * self.merge
-            if self.kernel == CHANNELS:
-                row = outputs * pitch
-                channels *= self.task_groups
-            elements = window * (channels if self.kernel == ROWS else row)
+            elements = window * row if self.windowed else 0
             zeros, pointers = row, prod(self.block) * (1 + most_taps // self.merge)
         # Strips of 16 rows that lie across: of positions, or of as many channels as there are.
         sums = rows if self.kernel == COLUMNS else pitch
@@ -593,12 +614,9 @@ class Plan:
             min(16, sums) * self.block[2] * self._out_steps[2],
             17 * streams * (self.block[2] + 1) + self.lanes if streams > 1 else 0,
         )
-        if self.kernel == CHANNELS:
-            rows = 16 * max(axes[2].window, self.block[2], channels, sums)
-            staging = max(staging, rows + axes[2].window * channels)
         sizes = {
             "zero_bytes": zeros * self.size,
-            "window_bytes": elements * window_size if self.windowed else 0,
+            "window_bytes": elements * window_size,
             "result_bytes": results * self.size,
             "pointer_bytes": pointers * 8,
             "staging_bytes": staging * self.size,
@@ -628,6 +646,25 @@ class Plan:
         """Bytes of SCATTER's sums, with what the last run touches beyond them."""
         rows = prod(map(mul, self.block[:2], self._out_steps))
         return _up((rows * self._box_pitch + self.lanes) * self.size, 64)
+
+    @property
+    def _rings(self) -> list[int]:
+        """Return how many spread rows follow each other in place, over depth and height.
+
+        0 where the rows that a position reads lie too far apart: each tap then has its own.
+        """
+        axes = self.axes[:2]
+        spans = [int(np.ptp(axis.offsets)) + 1 if len(axis.offsets) else 1 for axis in axes]
+        return [n if n <= 2 * len(axis.taps) else 0 for n, axis in zip(spans, axes, strict=True)]
+
+    @property
+    def _ring_slots(self) -> list[int]:
+        return [n or len(axis.taps) for n, axis in zip(self._rings, self.axes, strict=False)]
+
+    def _ring_bytes(self) -> int:
+        """Return the size of the rows that are spread for one vector of lanes."""
+        row = self.problem.output_channels * self.axis(2, self.block[2]).window
+        return int(prod(self._ring_slots) * row * self.lanes * self.size)
 
     def _source_extent(self, axis: Axis) -> int:
         """Return the source coordinates that a block spans at most."""
@@ -673,10 +710,12 @@ class Plan:
             "box_pitch": self._box_pitch,
             "box_bytes": self._box_bytes,
             "result_pitch": self._result_pitch(),
+            "ring_d": self._rings[0],
+            "ring_h": self._rings[1],
             **sizes,
             "scratch_bytes": sum(sizes.values()),
         }
-        axes = [axis.table(self.windowed) for axis in self.axes]
+        axes = [axis.table(self.windowed or self.phased) for axis in self.axes]
         return _KERNELS.Program(
             *axes, residues, taps, self.blocks, *self._panel_tables, blocking
         )

@@ -96,18 +96,8 @@ cdef void point_results(const Work *work, const Task *task, Py_ssize_t group,
             c += count[2] * work.b.result_pitch * work.size
 
 
-cdef void run_tile(const Work *work, int rows, int nv, Py_ssize_t taps, Py_ssize_t kc,
-                   const char **row, Py_ssize_t row_pitch, const char *weights, Py_ssize_t ldb,
-                   char **result, Py_ssize_t shift, int more) noexcept nogil:
-    if work.b.kernel == ROWS:
-        run_rows(work.f64, rows, nv, taps, kc, row, row_pitch, weights, result, shift, more)
-    else:
-        run_channels(work.f64, rows, nv, taps, kc, row, row_pitch, work.b.result_pitch, weights,
-                     ldb, result, shift, more)
-
-
 cdef void run_position(const Work *work, int nv, Py_ssize_t taps, Py_ssize_t kc, const char **row,
-                       Py_ssize_t row_pitch, const char *weights, Py_ssize_t ldb, char **result,
+                       Py_ssize_t row_pitch, const char *weights, char **result,
                        Py_ssize_t shift, int more) noexcept nogil:
     """Compute one position tap by tap, leaving out the taps that read outside diff_dst.
 
@@ -115,11 +105,11 @@ cdef void run_position(const Work *work, int nv, Py_ssize_t taps, Py_ssize_t kc,
     """
     cdef Py_ssize_t t
     if not more:
-        run_tile(work, 1, nv, 0, kc, row, row_pitch, weights, ldb, result, shift, 0)
+        run_rows(work.f64, 1, nv, 0, kc, row, row_pitch, weights, result, shift, 0)
     for t in range(taps):
         if row[t * row_pitch] != NULL:
-            run_tile(work, 1, nv, 1, kc, row + t * row_pitch, row_pitch,
-                     weights + t * kc * ldb * work.size, ldb, result, shift, 1)
+            run_rows(work.f64, 1, nv, 1, kc, row + t * row_pitch, row_pitch,
+                     weights + t * kc * nv * work.lanes * work.size, result, shift, 1)
 
 
 cdef inline const char *panel_of(const Work *work, Py_ssize_t group, const Py_ssize_t *block,
@@ -133,12 +123,13 @@ cdef inline const char *panel_of(const Work *work, Py_ssize_t group, const Py_ss
 
 
 cdef void run_inside(const Work *work, int rows, int nv, Py_ssize_t taps, Py_ssize_t kc,
-                     const char **row, Py_ssize_t row_pitch, const char *weights, Py_ssize_t ldb,
-                     char **result, Py_ssize_t shift, int more, const char *outside) noexcept nogil:
+                     const char **row, Py_ssize_t row_pitch, const char *weights, char **result,
+                     Py_ssize_t shift, int more, const char *outside) noexcept nogil:
     """Compute a tile without the taps that lie outside for all of its positions.
 
     They would add nothing: zeros times finite weights.
     """
+    cdef Py_ssize_t tap = kc * nv * work.lanes * work.size
     cdef Py_ssize_t t = 0
     cdef Py_ssize_t begin = 0
     cdef int m
@@ -148,60 +139,48 @@ cdef void run_inside(const Work *work, int rows, int nv, Py_ssize_t taps, Py_ssi
             m += 1
         if m == rows:
             if t > begin:
-                run_tile(work, rows, nv, t - begin, kc, row + begin * row_pitch, row_pitch,
-                         weights + begin * kc * ldb * work.size, ldb, result, shift, more)
+                run_rows(work.f64, rows, nv, t - begin, kc, row + begin * row_pitch, row_pitch,
+                         weights + begin * tap, result, shift, more)
                 more = 1
             begin = t + 1
         t += 1
     if taps > begin or not more:
-        run_tile(work, rows, nv, taps - begin, kc, row + begin * row_pitch, row_pitch,
-                 weights + begin * kc * ldb * work.size, ldb, result, shift, more)
+        run_rows(work.f64, rows, nv, taps - begin, kc, row + begin * row_pitch, row_pitch,
+                 weights + begin * tap, result, shift, more)
 
 
-cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
-                       Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t block_begin,
-                       Py_ssize_t block_end, const Py_ssize_t *residue, const Py_ssize_t *count,
-                       char *c, const Scratch *s, int more) noexcept nogil:
-    """Compute a residue class with the ROWS or the CHANNELS tile."""
+cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                       Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
+                       const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
+                       const Scratch *s, int more) noexcept nogil:
+    """Compute a residue class with the ROWS tile."""
     cdef Py_ssize_t total = count[0] * count[1] * count[2]
     cdef Py_ssize_t taps = residue[4] - residue[3]
     cdef Py_ssize_t kc = chunk * work.b.merge
     cdef char **result = <char **> s.pointers
     cdef const char **row = <const char **> s.pointers + total
     cdef Py_ssize_t i, tile, tiles, position, limit, shift, ldb
-    cdef Py_ssize_t vectors = 0
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef int nv
     point_results(work, task, group, residue, count, c, result)
     point_rows(work, task, group, first, chunk, residue, count, s, row)
-    if work.b.kernel == CHANNELS:
-        vectors = (groups * work.b.input_channels + work.lanes - 1) // work.lanes
-        block_begin, block_end = 0, (vectors + CHANNELS_NV - 1) // CHANNELS_NV
     for i in range(block_begin, block_end):
-        if work.b.kernel == ROWS:
-            block = work.block + 4 * i
-            nv = block[2]
-            ldb = nv * work.lanes
-            shift = block[0] - work.block[4 * task.block_begin]
-            weights = panel_of(work, group, block, first, ldb, s) + work.size * residue[3] * kc * ldb
-        else:
-            nv = min(CHANNELS_NV, vectors - i * CHANNELS_NV)
-            ldb = work.b.group_panel
-            shift = i * CHANNELS_NV * work.lanes
-            weights = work.weights + work.size * (
-                residue[3] * chunk * ldb + group * work.b.input_channels)
+        block = work.block + 4 * i
+        nv = block[2]
+        ldb = nv * work.lanes
+        shift = block[0] - work.block[4 * task.block_begin]
+        weights = panel_of(work, group, block, first, ldb, s) + work.size * residue[3] * kc * ldb
         limit = 1 if work.b.exact_halo else tile_rows(nv)
         tiles = (total + limit - 1) // limit
         for tile in range(tiles):
             position = total * tile // tiles
             if work.b.exact_halo:
-                run_position(work, nv, taps, kc, row + position, total, weights, ldb,
-                             result + position, shift, more)
+                run_position(work, nv, taps, kc, row + position, total, weights, result + position,
+                             shift, more)
             else:
                 run_inside(work, total * (tile + 1) // tiles - position, nv, taps, kc,
-                           row + position, total, weights, ldb, result + position, shift, more,
-                           s.zeros)
+                           row + position, total, weights, result + position, shift, more, s.zeros)
 
 
 # COLUMNS and AMX work on units: runs of positions that read consecutive window entries. With

@@ -24,7 +24,6 @@ cdef extern from "rows.h" nogil:
 cdef extern from "tile.h" nogil:
     int VECTOR_BYTES
     int ROWS_NV
-    int CHANNELS_NV
     int NV_MAX
     int tile_rows(int nv) noexcept
     void run_rows(int f64, int mr, int nv, Py_ssize_t taps, Py_ssize_t kc, const void *a,
@@ -32,9 +31,6 @@ cdef extern from "tile.h" nogil:
                   int accumulate) noexcept
     void run_columns(int f64, int mr, int nv, Py_ssize_t kc, const void *a, const void *b,
                      const Py_ssize_t *offset, void *c, Py_ssize_t ldc, int accumulate) noexcept
-    void run_channels(int f64, int mr, int nv, Py_ssize_t taps, Py_ssize_t kc, const void *a,
-                      Py_ssize_t a_pitch, Py_ssize_t lda, const void *b, Py_ssize_t ldb, void *c,
-                      Py_ssize_t shift, int accumulate) noexcept
 
 cdef extern from "amx.h" nogil:
     int HAVE_AMX
@@ -56,7 +52,7 @@ ctypedef unsigned char[:, :, :, :, :, :] OutputTensor
 cdef enum Kernel:
     ROWS = 0
     COLUMNS = 1
-    CHANNELS = 2
+    GROUPED = 2
     AMX = 3
     DEPTHWISE = 4
     SCATTER = 5
@@ -103,6 +99,8 @@ cdef struct Blocking:
     Py_ssize_t box_pitch        # SCATTER: elements of a row of sums
     Py_ssize_t box_bytes        # SCATTER: of result_bytes, the sums'
     Py_ssize_t result_pitch
+    Py_ssize_t ring_d
+    Py_ssize_t ring_h
     Py_ssize_t zero_bytes
     Py_ssize_t window_bytes
     Py_ssize_t result_bytes
@@ -222,13 +220,15 @@ include "window.pxi"
 include "weights.pxi"
 include "compute.pxi"
 include "store.pxi"
+include "grouped.pxi"
 include "depthwise.pxi"
+include "boxed.pxi"
 include "scatter.pxi"
 
 
-cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
-                          Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t block_begin,
-                          Py_ssize_t block_end, const Scratch *s) noexcept nogil:
+cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                          Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
+                          const Scratch *s) noexcept nogil:
     """Add a chunk's products to the sums of the channel blocks `block_begin` to `block_end` - 1."""
     cdef Py_ssize_t count[3]
     cdef Py_ssize_t used = 0
@@ -249,17 +249,14 @@ cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, 
             compute_amx(work, task, group, first, chunk, block_begin, block_end, residue, count,
                         result, s, more)
         else:
-            compute_rows(work, task, group, groups, first, chunk, block_begin, block_end, residue,
-                         count, result, s, more)
+            compute_rows(work, task, group, first, chunk, block_begin, block_end, residue, count,
+                         result, s, more)
         used += class_extent(work, count)
 
 
-cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+cdef int run_group(const Work *work, const Task *task, Py_ssize_t group,
                    char *scratch) noexcept nogil:
-    """Compute a task's block of one group, or of `groups` side by side for the channels kernel.
-
-    Return whether weights packed here are not all finite.
-    """
+    """Compute a task's block of one group; return whether weights packed here are not all finite."""
     cdef Scratch s = carve(&work.b, scratch)
     cdef Py_ssize_t first = 0
     cdef Py_ssize_t chunk, i
@@ -267,18 +264,17 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, Py_ssiz
     while first < work.b.output_channels:
         chunk = min(work.b.chunk, work.b.output_channels - first)
         if work.b.windowed:
-            pack_window(work, task, group, groups, first, chunk, &s)
+            pack_window(work, task, group, first, chunk, &s)
         if work.packing != NULL:
             for i in range(task.block_begin, task.block_end):
                 finite &= pack_chunk(work.packing, group, work.packing.block + 4 * i, first, chunk,
                                      s.panel, s.packing)
-                compute_classes(work, task, group, groups, first, chunk, i, i + 1, &s)
+                compute_classes(work, task, group, first, chunk, i, i + 1, &s)
         else:
-            compute_classes(work, task, group, groups, first, chunk, task.block_begin,
-                            task.block_end, &s)
+            compute_classes(work, task, group, first, chunk, task.block_begin, task.block_end, &s)
         first += chunk
     if not work.b.direct:
-        store_classes(work, task, group, groups, &s)
+        store_classes(work, task, group, &s)
     return 1 - finite
 
 
@@ -302,18 +298,16 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept n
     task.group = number % ranges * work.b.task_groups
     task.group_end = min(task.group + work.b.task_groups, work.b.groups)
     task.image = number // ranges
-    if work.b.kernel == DEPTHWISE:
-        run_depthwise(work, &task, scratch)
+    if work.b.kernel == DEPTHWISE or work.b.kernel == GROUPED:
+        run_lanes(work, &task, scratch)
         return 0
-    if work.b.kernel == CHANNELS:
-        return run_group(work, &task, task.group, task.group_end - task.group, scratch)
     if work.b.amx:
         amx_begin()
     for group in range(task.group, task.group_end):
         if work.b.kernel == SCATTER:
             run_scatter(work, &task, group, scratch)
         else:
-            infinite |= run_group(work, &task, group, 1, scratch)
+            infinite |= run_group(work, &task, group, scratch)
     if work.b.amx:
         amx_end()
     return infinite
@@ -376,7 +370,7 @@ cdef class Program:
         cdef int infinite = 0
         cdef int kernel = self.work.b.kernel
         read_weights(weights, &w)
-        if kernel == CHANNELS or kernel == DEPTHWISE:
+        if kernel == GROUPED or kernel == DEPTHWISE:
             for number in prange(w.taps, nogil=True, schedule="static", num_threads=num_threads):
                 infinite += 1 - pack_lanes(&w, number, <char *> &packed[0])
         else:

@@ -20,6 +20,11 @@ typedef struct {
     ptrdiff_t step;                 /* from position to position in diff_dst */
     ptrdiff_t dst_step;             /* ... and in diff_src */
     int accumulate;
+    /* Of grouped.h: the k's of each tap. */
+    ptrdiff_t depth;
+    ptrdiff_t source_pitch;         /* from k to k */
+    ptrdiff_t panel;                /* elements from k to k */
+    int sliding;                    /* a position reads at a tap what the next reads at the one before */
 } Span;
 
 #define SPAN_MR 4

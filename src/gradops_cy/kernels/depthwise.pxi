@@ -12,11 +12,15 @@ cdef extern from "depthwise.h" nogil:
         Py_ssize_t step
         Py_ssize_t dst_step
         int accumulate
+        Py_ssize_t depth
+        Py_ssize_t source_pitch
+        Py_ssize_t panel
+        int sliding
     void run_span(int dtype, const Span *span, Py_ssize_t first, Py_ssize_t positions,
                   Py_ssize_t channels, char *dst) noexcept
 
 
-cdef void run_spans(const Work *work, const Task *task, Span *span, int dtype,
+cdef void run_spans(const Work *work, Span *span, int dtype, Py_ssize_t channels,
                     const Py_ssize_t *reach, Py_ssize_t taps, Py_ssize_t count, const char **weight,
                     const Py_ssize_t *offset, char *dst) noexcept nogil:
     """Compute one row: `reach` is the source coordinate that each tap reads at position 0.
@@ -24,7 +28,6 @@ cdef void run_spans(const Work *work, const Task *task, Span *span, int dtype,
     A position near an end reads fewer taps, by itself or with others that read the same.
     """
     cdef const Axis *width = &work.axis[2]
-    cdef Py_ssize_t channels = task.group_end - task.group
     cdef Py_ssize_t j = 0
     cdef Py_ssize_t low, high, end, r, begin
     begin = 0
@@ -46,7 +49,10 @@ cdef void run_spans(const Work *work, const Task *task, Span *span, int dtype,
         begin = low
         span.taps = high - low
         span.offset = offset + low
-        run_span(dtype, span, j, end - j, channels, dst)
+        if work.b.kernel == DEPTHWISE:
+            run_span(dtype, span, j, end - j, channels, dst)
+        else:
+            run_group_span(dtype, span, j, end - j, channels, dst)
         j = end
 
 
@@ -96,74 +102,5 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
             dst = y.data + ((task.start[0] + jd) * depth.out_step + residue[0]) * y.stride[2]
             dst += ((task.start[1] + jh) * height.out_step + residue[1]) * y.stride[3]
             dst += task.start[2] * span.dst_step + residue[2] * y.stride[4]
-            run_spans(work, task, &span, dtype, reach, taps, count, weight, offset, dst)
-
-
-cdef void source_box(const Axis *axis, Py_ssize_t start, Py_ssize_t *low,
-                     Py_ssize_t *high) noexcept nogil:
-    """Return the range of source coordinates that a block reads."""
-    cdef Py_ssize_t t
-    cdef Py_ssize_t first = start * axis.in_step
-    low[0], high[0] = axis.source, 0
-    for t in range(axis.taps):
-        low[0] = min(low[0], axis.offset[t] + first)
-        high[0] = max(high[0], axis.offset[t] + first + (axis.block - 1) * axis.in_step + 1)
-    low[0] = max(0, low[0])
-    high[0] = max(low[0], min(axis.source, high[0]))
-
-
-cdef void run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
-                    char *scratch) noexcept nogil:
-    """Compute through a window [d][h][w][lane] and results of the same form."""
-    cdef Scratch s = carve(&work.b, scratch)
-    cdef Py_ssize_t low[3]
-    cdef Py_ssize_t high[3]
-    cdef Py_ssize_t extent[3]
-    cdef Py_ssize_t axis, d, h, c
-    cdef Py_ssize_t channels = task.group_end - task.group
-    cdef Tensor window
-    cdef Tensor box
-    cdef Results results
-    window.data, box.data = s.window, s.result
-    window.stride[4] = box.stride[4] = work.b.result_pitch * work.size
-    for axis in range(3):
-        source_box(&work.axis[axis], task.start[axis], &low[axis], &high[axis])
-        extent[axis] = min(work.axis[axis].block * work.axis[axis].out_step,
-                           work.axis[axis].result - task.start[axis] * work.axis[axis].out_step)
-    for axis in range(1, -1, -1):
-        window.stride[2 + axis] = window.stride[3 + axis] * (high[axis + 1] - low[axis + 1])
-        box.stride[2 + axis] = box.stride[3 + axis] * extent[axis + 1]
-    for d in range(low[0], high[0]):
-        for h in range(low[1], high[1]):
-            pack_run(work, x.data + d * x.stride[2] + h * x.stride[3] + low[2] * x.stride[4],
-                     x.stride[4], window.data + (d - low[0]) * window.stride[2]
-                     + (h - low[1]) * window.stride[3], 1, work.b.result_pitch, high[2] - low[2],
-                     channels, s.staging)
-    # Both are addressed by the coordinates of the whole tensors.
-    for axis in range(3):
-        window.data -= low[axis] * window.stride[2 + axis]
-        c = task.start[axis] * work.axis[axis].out_step
-        box.data -= c * box.stride[2 + axis]
-        y.data += c * y.stride[2 + axis]
-    for c in range(task.class_begin, task.class_end):
-        compute_depthwise(work, task, work.residue + 5 * c, F64 if work.f64 else F32, &window, &box,
-                          s.pointers)
-    results.channels, results.channel_pitch, results.position_pitch = channels, 1, work.b.result_pitch
-    results.step[2] = y.stride[4]
-    for d in range(extent[0]):
-        for h in range(extent[1]):
-            store_line(work, &results, s.result + d * box.stride[2] + h * box.stride[3],
-                       y.data + d * y.stride[2] + h * y.stride[3], extent[2], s.staging)
-
-
-cdef void run_depthwise(const Work *work, const Task *task, char *scratch) noexcept nogil:
-    cdef Tensor x = work.diff_dst
-    cdef Tensor y = work.diff_src
-    cdef Py_ssize_t c
-    x.data += task.image * x.stride[0] + task.group * x.stride[1]
-    y.data += task.image * y.stride[0] + task.group * y.stride[1]
-    if work.b.windowed:
-        run_boxed(work, task, x, y, scratch)
-        return
-    for c in range(task.class_begin, task.class_end):
-        compute_depthwise(work, task, work.residue + 5 * c, work.b.dtype, &x, &y, scratch)
+            run_spans(work, &span, dtype, task.group_end - task.group, reach, taps, count, weight,
+                      offset, dst)

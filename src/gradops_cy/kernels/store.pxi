@@ -22,15 +22,13 @@ cdef struct Results:
     Py_ssize_t total                    # positions that wait
 
 
-cdef void expect_results(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+cdef void expect_results(const Work *work, const Task *task, Py_ssize_t group,
                          Results *r) noexcept nogil:
     cdef Tensor y = work.diff_src
     cdef Py_ssize_t first = work.block[4 * task.block_begin]
     cdef Py_ssize_t last = task.block_end - 1
     cdef Py_ssize_t axis
     r.channels = work.block[4 * last] + work.block[4 * last + 1] - first
-    if work.b.kernel == CHANNELS:
-        r.channels = groups * work.b.input_channels
     r.channel_pitch, r.position_pitch = 1, work.b.result_pitch
     if work.b.kernel == COLUMNS:
         r.channel_pitch, r.position_pitch = work.b.result_pitch, 1
@@ -161,7 +159,7 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
         r.streams = r.total = 0
 
 
-cdef void store_classes(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+cdef void store_classes(const Work *work, const Task *task, Py_ssize_t group,
                         const Scratch *s) noexcept nogil:
     """Store the sums of all classes of a task."""
     cdef Results results
@@ -169,7 +167,7 @@ cdef void store_classes(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef Py_ssize_t used = 0
     cdef Py_ssize_t c
     cdef const Py_ssize_t *residue
-    expect_results(work, task, group, groups, &results)
+    expect_results(work, task, group, &results)
     for c in range(task.class_begin, task.class_end):
         residue = work.residue + 5 * c
         if class_positions(work, task, residue, count):

@@ -3,7 +3,6 @@
  *
  *   rows      c[m][v] = sum over t, k of a[t][m][k] * b[t][k][v]       vector over channels
  *   columns   c[m][v] = sum over k    of a[k][m] * b[offset[k] + v]     vector over space
- *   channels  c[m][v] = sum over t, k of a[t][m][k][v] * b[t][k][v]    no sum over channels
  *
  * With accumulate the sum goes on from what c holds, so that a long sum may be cut anywhere
  * without a change of one bit. */
@@ -19,11 +18,9 @@
 #if VECTOR_REGISTERS == 32
 #define TILE_INSTANCES(X) X(1, 12) X(2, 12) X(3, 8) X(4, 6) X(6, 4) X(7, 3)
 #define ROWS_NV 4
-#define CHANNELS_NV 4
 #else
 #define TILE_INSTANCES(X) X(1, 8) X(2, 6) X(3, 3) X(4, 2)
 #define ROWS_NV 2
-#define CHANNELS_NV 2
 #endif
 
 /* The most rows a tile of nv vectors may have; 0 where no such tile exists. */
@@ -66,15 +63,6 @@ INLINE void run_columns(int f64, int mr, int nv, ptrdiff_t kc, const void *a, co
                         const ptrdiff_t *offset, void *c, ptrdiff_t ldc, int accumulate) {
     if (f64) columns_tiles_f64[nv][mr](kc, a, b, offset, c, ldc, accumulate);
     else columns_tiles_f32[nv][mr](kc, a, b, offset, c, ldc, accumulate);
-}
-
-INLINE void run_channels(int f64, int mr, int nv, ptrdiff_t taps, ptrdiff_t kc, const void *a,
-                         ptrdiff_t a_pitch, ptrdiff_t lda, const void *b, ptrdiff_t ldb, void *c,
-                         ptrdiff_t shift, int accumulate) {
-    if (f64)
-        channels_tiles_f64[nv][mr](taps, kc, a, a_pitch, lda, b, ldb, c, shift, accumulate);
-    else
-        channels_tiles_f32[nv][mr](taps, kc, a, a_pitch, lda, b, ldb, c, shift, accumulate);
 }
 
 #endif

@@ -6,9 +6,6 @@ typedef void (*NAME(rows_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a
                               const REAL *b, REAL *const *c, ptrdiff_t shift, int accumulate);
 typedef void (*NAME(columns_fn))(ptrdiff_t kc, const REAL *a, const REAL *b, const ptrdiff_t *offset,
                                  REAL *c, ptrdiff_t ldc, int accumulate);
-typedef void (*NAME(channels_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch,
-                                  ptrdiff_t lda, const REAL *b, ptrdiff_t ldb, REAL *const *c,
-                                  ptrdiff_t shift, int accumulate);
 
 /* a: taps x a_pitch row pointers, of which the first mr of each tap are used; b: packed panel;
  * c: mr row pointers, written `shift` elements on. */
@@ -55,30 +52,6 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
         UNROLL for (int v = 0; v < nv; v++) *(VEC *)(c + m * ldc + v * LANES) = acc[m][v];
 }
 
-/* Row pointers as in rows; all of a, b and c are read `shift` elements on; each tap has kc rows of
- * a, lda apart, and of b, ldb apart. */
-INLINE void NAME(channels_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc,
-                                const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t lda,
-                                const REAL *b, ptrdiff_t ldb, REAL *const *c, ptrdiff_t shift,
-                                int accumulate) {
-    VEC acc[MR_MAX][NV_MAX];
-    UNROLL for (int m = 0; m < mr; m++)
-        UNROLL for (int v = 0; v < nv; v++)
-            acc[m][v] = accumulate ? *(const VEC *)(c[m] + shift + v * LANES) : (VEC){0};
-    b += shift;
-    for (ptrdiff_t t = 0; t < taps; t++, a += a_pitch) {
-        for (ptrdiff_t k = 0; k < kc; k++, b += ldb) {
-            VEC bv[NV_MAX];
-            UNROLL for (int v = 0; v < nv; v++) bv[v] = *(const VEC *)(b + v * LANES);
-            UNROLL for (int m = 0; m < mr; m++)
-                UNROLL for (int v = 0; v < nv; v++)
-                    acc[m][v] += *(const VEC *)(a[m] + k * lda + shift + v * LANES) * bv[v];
-        }
-    }
-    UNROLL for (int m = 0; m < mr; m++)
-        UNROLL for (int v = 0; v < nv; v++) *(VEC *)(c[m] + shift + v * LANES) = acc[m][v];
-}
-
 /* One instance for every height up to the tile's limit, and the table that finds it. */
 #define INSTANCE(MR, NV)                                                                            \
     static void NAME(rows_##MR##x##NV)(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a,          \
@@ -90,12 +63,6 @@ INLINE void NAME(channels_tile)(const int mr, const int nv, ptrdiff_t taps, ptrd
                                           const ptrdiff_t *offset, REAL *c, ptrdiff_t ldc,          \
                                           int acc) {                                                \
         NAME(columns_tile)(MR, NV, kc, a, b, offset, c, ldc, acc);                                  \
-    }                                                                                               \
-    static void NAME(channels_##MR##x##NV)(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a,      \
-                                           ptrdiff_t a_pitch, ptrdiff_t lda, const REAL *b,         \
-                                           ptrdiff_t ldb, REAL *const *c, ptrdiff_t shift,          \
-                                           int acc) {                                               \
-        NAME(channels_tile)(MR, NV, taps, kc, a, a_pitch, lda, b, ldb, c, shift, acc);              \
     }
 #define HEIGHTS_2(X, NV) X(1, NV) X(2, NV)
 #define HEIGHTS_3(X, NV) HEIGHTS_2(X, NV) X(3, NV)
@@ -115,9 +82,6 @@ static const NAME(rows_fn) NAME(rows_tiles)[NV_MAX + 1][MR_MAX + 1] = {TILE_INST
 #undef ENTRY
 #define ENTRY(MR, NV) [NV][MR] = NAME(columns_##MR##x##NV),
 static const NAME(columns_fn) NAME(columns_tiles)[NV_MAX + 1][MR_MAX + 1] = {TILE_INSTANCES(DEFINE)};
-#undef ENTRY
-#define ENTRY(MR, NV) [NV][MR] = NAME(channels_##MR##x##NV),
-static const NAME(channels_fn) NAME(channels_tiles)[NV_MAX + 1][MR_MAX + 1] = {TILE_INSTANCES(DEFINE)};
 #undef ENTRY
 #undef DEFINE
 #undef UNROLL

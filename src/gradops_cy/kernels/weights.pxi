@@ -3,7 +3,7 @@
 #
 #   ROWS, COLUMNS   [group][block][chunk][tap][k][width]    a block is one tile's channels
 #   AMX             [group][block][chunk][tap][k/2][width][2]
-#   CHANNELS, DEPTHWISE   [tap][k][lane]                    lanes over all groups
+#   GROUPED, DEPTHWISE    [tap][k][lane]                    lanes over all groups
 
 cdef enum:
     PACK_CHANNELS = 512      # channels of diff_dst packed at a time: the panel's part stays in L1
@@ -141,7 +141,7 @@ cdef int pack_chunk(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
 
 
 cdef int pack_lanes(const Weights *w, Py_ssize_t t, char *panel) noexcept nogil:
-    """Pack one tap of all groups for the CHANNELS panel; return whether all of it is finite."""
+    """Pack one tap of all groups over the lanes; return whether all of it is finite."""
     cdef Py_ssize_t inputs = w.inputs
     cdef Py_ssize_t k, group
     cdef const char *src

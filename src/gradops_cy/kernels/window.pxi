@@ -4,7 +4,6 @@
 #   ROWS      [entry][channel]
 #   AMX       [entry][channel]     channels padded with zeros to whole tiles
 #   COLUMNS   [channel][entry]
-#   CHANNELS  [entry][k][lane]     lane = channel of diff_src, k = its k-th channel of diff_dst
 #
 # An entry is a source position of the window, counted over (d, h, w).
 
@@ -21,7 +20,7 @@ cdef struct Scratch:
     char *zeros         # a row of zeros: what positions outside diff_dst point to
     char *window
     char *result        # sums of the block, all residue classes
-    char *pointers      # row pointers (ROWS, CHANNELS) or window offsets (COLUMNS)
+    char *pointers      # row pointers (ROWS) or window offsets (COLUMNS)
     char *staging       # rows on their way into the window
     char *panel         # weights of a channel block and chunk, where tasks pack them
     char *packing       # and what that takes
@@ -118,56 +117,26 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
                       length - high, channels, size)
 
 
-cdef void spread_lanes(const Work *work, const char *src, char *dst, Py_ssize_t entries,
-                       Py_ssize_t groups) noexcept nogil:
-    """Give every lane its group's channels: dst[e][k][group, i] = src[e][group, k]."""
-    cdef Py_ssize_t per_group = work.b.output_channels
-    cdef Py_ssize_t lanes = work.b.input_channels
-    cdef Py_ssize_t e, k, g, i
-    cdef float *d4
-    cdef const float *s4
-    cdef double *d8
-    cdef const double *s8
-    for e in range(entries):
-        for k in range(per_group):
-            if work.f64:
-                s8 = <const double *> src + e * groups * per_group + k
-                d8 = <double *> dst + (e * per_group + k) * work.b.result_pitch
-                for g in range(groups):
-                    for i in range(lanes):
-                        d8[g * lanes + i] = s8[g * per_group]
-            else:
-                s4 = <const float *> src + e * groups * per_group + k
-                d4 = <float *> dst + (e * per_group + k) * work.b.result_pitch
-                for g in range(groups):
-                    for i in range(lanes):
-                        d4[g * lanes + i] = s4[g * per_group]
-
-
 cdef inline Py_ssize_t window_pitch(const Work *work, Py_ssize_t chunk) noexcept nogil:
     """Return the elements of a window entry (not for COLUMNS)."""
-    if work.b.kernel == CHANNELS:
-        return work.b.output_channels * work.b.result_pitch
     if work.b.amx:
         return (chunk + AMX_K - 1) // AMX_K * AMX_K
     return chunk
 
 
-cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t groups,
+cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group,
                       Py_ssize_t first, Py_ssize_t chunk, const Scratch *s) noexcept nogil:
     cdef const Axis *depth = &work.axis[0]
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
     cdef Tensor x = work.diff_dst
     cdef Py_ssize_t plane = depth.window * height.window * width.window
-    cdef Py_ssize_t channels = groups * chunk
     cdef Py_ssize_t d, h, yd, yh, row
     cdef Py_ssize_t pitch = window_pitch(work, chunk)
     cdef Py_ssize_t size = work.window_size
     cdef Py_ssize_t start = task.start[2] * width.in_step
     cdef const char *base = x.data + task.image * x.stride[0]
     cdef const char *src
-    cdef char *raw = s.staging + TRANSPOSE_ROWS * max(width.window, channels) * size
     base += (group * work.b.output_channels + first) * x.stride[1]
     if work.b.kernel == AMX and pitch > chunk:
         memset(s.window, 0, plane * pitch * size)
@@ -180,10 +149,7 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
                 src = base + yd * x.stride[2] + yh * x.stride[3]
             row = (d * height.window + h) * width.window
             if work.b.kernel == COLUMNS:
-                pack_row(work, src, start, s.window + row * size, plane, 1, channels, s.staging)
-            elif work.b.kernel == CHANNELS:
-                pack_row(work, src, start, raw, 1, channels, channels, s.staging)
-                spread_lanes(work, raw, s.window + row * pitch * size, width.window, groups)
+                pack_row(work, src, start, s.window + row * size, plane, 1, chunk, s.staging)
             else:
-                pack_row(work, src, start, s.window + row * pitch * size, 1, pitch, channels,
+                pack_row(work, src, start, s.window + row * pitch * size, 1, pitch, chunk,
                          s.staging)

@@ -1,0 +1,115 @@
+/* Convolution of groups with few channels: the lanes of a vector are channels of diff_src, of
+ * several groups.
+ *
+ * Products of lanes need diff_dst spread: for each k, every lane's own group's k-th channel. A row
+ * of diff_dst is spread once, by permutations of whole vectors, into a few rows that stay in the
+ * first-level cache for every tap, position and residue class that reads them. */
+#ifndef GRADOPS_GROUPED_H
+#define GRADOPS_GROUPED_H
+
+#include "depthwise.h"
+
+/* How the lanes of one vector are spread from a position of diff_dst: for each k, from `vectors`
+ * vectors from channel start[k] on, lane l takes element index[k][l]. */
+typedef struct {
+    ptrdiff_t depth;            /* k's: channels of diff_dst in a group */
+    ptrdiff_t vectors;
+    ptrdiff_t channels;         /* of diff_dst that may be read */
+    ptrdiff_t *start;           /* [depth] */
+    char *index;                /* [depth][lanes], integers of the computing type's size */
+    int common;                 /* all k's start at the same channel */
+    ptrdiff_t pitch;            /* bytes from k to k of what is spread */
+} Spread;
+
+/* Accumulators, the weights of three taps and what they multiply fill the register file. */
+#define GROUP_MR (VECTOR_REGISTERS == 32 ? 28 : 12)
+#define LOW_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#if VECTOR_REGISTERS == 32
+#define GROUP_HEIGHTS(X)                                                                           \
+    LOW_HEIGHTS(X) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25)   \
+        X(26) X(27) X(28)
+#else
+#define GROUP_HEIGHTS(X) LOW_HEIGHTS(X)
+#endif
+
+/* Keeps a vector in its register: GCC otherwise loads it again for each product. */
+#if defined(__AVX512F__)
+#define HOLD_VECTOR(x) __asm__("" : "+v"(x))
+#elif defined(__x86_64__)
+#define HOLD_VECTOR(x) __asm__("" : "+x"(x))
+#else
+#define HOLD_VECTOR(x)
+#endif
+
+typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
+
+#define REAL float
+#define INT int32_t
+#define VEC vec_f32
+#define IVEC vec_i32
+#define LANES LANES_F32
+#define SUM(x) x##_f32
+#define NAME(x) x##_f32
+#define SIZE 4
+#define COMPUTING
+#include "grouped_body.h"
+#undef COMPUTING
+#undef NAME
+#undef SIZE
+#define NAME(x) x##_f16
+#define SIZE 2
+#include "grouped_body.h"
+#undef NAME
+#define NAME(x) x##_bf16
+#include "grouped_body.h"
+#undef REAL
+#undef INT
+#undef VEC
+#undef IVEC
+#undef LANES
+#undef SUM
+#undef NAME
+#undef SIZE
+#define REAL double
+#define INT int64_t
+#define VEC vec_f64
+#define IVEC vec_i64
+#define LANES LANES_F64
+#define SUM(x) x##_f64
+#define NAME(x) x##_f64
+#define SIZE 8
+#define COMPUTING
+#include "grouped_body.h"
+#undef COMPUTING
+#undef REAL
+#undef INT
+#undef VEC
+#undef IVEC
+#undef LANES
+#undef SUM
+#undef NAME
+#undef SIZE
+
+static void plan_spread(int f64, Spread *s, ptrdiff_t inputs, ptrdiff_t first, ptrdiff_t lanes) {
+    if (f64) plan_spread_f64(s, inputs, first, lanes);
+    else plan_spread_f32(s, inputs, first, lanes);
+}
+
+static void spread(int dtype, const Spread *s, const char *src, ptrdiff_t step, ptrdiff_t entries,
+                   char *dst) {
+    if (dtype == F32) spread_f32(s, src, step, entries, dst);
+    else if (dtype == F16) spread_f16(s, src, step, entries, dst);
+    else if (dtype == BF16) spread_bf16(s, src, step, entries, dst);
+    else spread_f64(s, src, step, entries, dst);
+}
+
+static void run_group_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
+                           ptrdiff_t lanes, char *dst) {
+    if (dtype == F32) group_span_f32(span, first, positions, lanes, dst);
+    else if (dtype == F16) group_span_f16(span, first, positions, lanes, dst);
+    else if (dtype == BF16) group_span_bf16(span, first, positions, lanes, dst);
+    else group_span_f64(span, first, positions, lanes, dst);
+}
+
+#endif

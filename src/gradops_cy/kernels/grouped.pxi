@@ -1,0 +1,205 @@
+# Groups with few channels, lanes over the channels of many groups (see grouped.h).
+
+cdef extern from "grouped.h" nogil:
+    ctypedef struct Spread:
+        Py_ssize_t depth
+        Py_ssize_t vectors
+        Py_ssize_t channels
+        Py_ssize_t *start
+        char *index
+        Py_ssize_t pitch
+    void plan_spread(int f64, Spread *s, Py_ssize_t inputs, Py_ssize_t first,
+                     Py_ssize_t lanes) noexcept
+    void spread(int dtype, const Spread *s, const char *src, Py_ssize_t step, Py_ssize_t entries,
+                char *dst) noexcept
+    void run_group_span(int dtype, const Span *span, Py_ssize_t first, Py_ssize_t positions,
+                        Py_ssize_t lanes, char *dst) noexcept
+
+
+# A residue class within a task.
+cdef struct LaneClass:
+    const Py_ssize_t *tap       # its first
+    Py_ssize_t all_taps
+    Py_ssize_t taps             # of the last axis
+    Py_ssize_t count[3]         # positions
+    Py_ssize_t source           # bytes of diff_src to the first position
+    const Py_ssize_t *reach     # the source coordinate that each tap of the last axis reads there
+    const Py_ssize_t *offset    # ... and the bytes to it in a spread row
+    const char *weights
+    int sliding
+
+
+# A task's tables and the spread rows of one vector of lanes.
+cdef struct Ring:
+    LaneClass *classes
+    char *rows                  # [slot][k][entry][lane]
+    Py_ssize_t slots
+    Py_ssize_t row_bytes
+    Py_ssize_t *held            # [slot]: the source row that it holds, or -1
+    Py_ssize_t *offset          # [tap of the last axis]
+    Py_ssize_t *reach
+    Py_ssize_t *run             # [runs][3]: first entry and source coordinate inside, length
+    const char **row
+    const char **weight
+
+
+cdef inline Py_ssize_t ring_slots(const Axis *axis, Py_ssize_t ring) noexcept nogil:
+    return ring if ring else axis.taps
+
+
+cdef inline Py_ssize_t slot_of(Py_ssize_t ring, Py_ssize_t y, Py_ssize_t tap) noexcept nogil:
+    """Return where a source coordinate's row is kept: no two that a position reads share it."""
+    if ring == 1:
+        return 0
+    return y % ring if ring else tap
+
+
+cdef inline Py_ssize_t ring_bytes(const Work *work) noexcept nogil:
+    """Return the size of the spread rows, which come first in the window; 0 for DEPTHWISE."""
+    if work.b.kernel != GROUPED:
+        return 0
+    return (ring_slots(&work.axis[0], work.b.ring_d) * ring_slots(&work.axis[1], work.b.ring_h)
+            * work.b.output_channels * work.axis[2].window * VECTOR_BYTES)
+
+
+cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const Scratch *s,
+                    char *pointers) noexcept nogil:
+    """Lay out a task's tables and fill in what does not change from row to row."""
+    cdef const Axis *width = &work.axis[2]
+    cdef const Py_ssize_t *residue
+    cdef Py_ssize_t t, c, r, low, high, first, step, axis
+    cdef LaneClass *p
+    cdef Ring ring
+    ring.rows = s.window
+    ring.row_bytes = work.b.output_channels * width.window * VECTOR_BYTES
+    ring.slots = ring_slots(&work.axis[0], work.b.ring_d) * ring_slots(&work.axis[1], work.b.ring_h)
+    ring.classes = <LaneClass *> pointers
+    ring.held = <Py_ssize_t *> (ring.classes + work.classes)
+    ring.offset = ring.held + ring.slots
+    ring.reach = ring.offset + width.taps
+    ring.run = ring.reach + width.taps
+    ring.row = <const char **> (ring.run + 3 * width.runs)
+    ring.weight = ring.row + work.axis[0].taps * work.axis[1].taps
+    for t in range(width.taps):
+        ring.offset[t] = width.index[t] * VECTOR_BYTES
+        ring.reach[t] = width.offset[t] + task.start[2] * width.in_step
+    for r in range(width.runs):
+        first, step = width.run[4 * r + 1] + task.start[2] * width.in_step, width.run[4 * r + 3]
+        low = (-first + step - 1) // step if first < 0 else 0
+        high = (width.source - first + step - 1) // step if first < width.source else 0
+        ring.run[3 * r] = width.run[4 * r] + low
+        ring.run[3 * r + 1] = first + low * step
+        ring.run[3 * r + 2] = min(width.run[4 * r + 2], high) - low
+    # What lies outside stays zero; with exact_halo nobody reads it.
+    if not work.b.exact_halo:
+        memset(ring.rows, 0, ring.slots * ring.row_bytes)
+    for c in range(task.class_begin, task.class_end):
+        p = ring.classes + c
+        residue = work.residue + 5 * c
+        p.tap, p.all_taps = work.tap + 3 * residue[3], residue[4] - residue[3]
+        p.weights = work.weights + work.size * (
+            residue[3] * work.b.output_channels * work.b.group_panel
+            + task.group * work.b.input_channels)
+        p.source = 0
+        for axis in range(3):
+            p.count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
+            p.source += y.stride[2 + axis] * (
+                task.start[axis] * work.axis[axis].out_step + residue[axis])
+        # A class's taps are a grid: those of a row of taps come one after another.
+        p.taps = 0
+        while (p.taps < p.all_taps and p.tap[3 * p.taps] == p.tap[0]
+               and p.tap[3 * p.taps + 1] == p.tap[1]):
+            p.taps += 1
+        t = p.tap[2] if p.taps else 0
+        p.reach, p.offset = ring.reach + t, ring.offset + t
+        p.sliding = 1
+        for t in range(1, p.taps):
+            p.sliding &= p.reach[t] - p.reach[t - 1] == width.in_step
+    return ring
+
+
+cdef char *spread_slot(const Work *work, const Spread *s, int dtype, const Tensor *x, Py_ssize_t yd,
+                       Py_ssize_t yh, const Py_ssize_t *tap, Ring *ring) noexcept nogil:
+    """Return the spread row of a source row, which is spread first unless the ring holds it."""
+    cdef const Axis *height = &work.axis[1]
+    cdef Py_ssize_t slot = slot_of(work.b.ring_d, yd, tap[0]) * ring_slots(height, work.b.ring_h)
+    cdef const char *src
+    cdef char *row
+    cdef Py_ssize_t r, step
+    slot += slot_of(work.b.ring_h, yh, tap[1])
+    row = ring.rows + slot * ring.row_bytes
+    if ring.held[slot] != yd * height.source + yh:
+        ring.held[slot] = yd * height.source + yh
+        src = x.data + yd * x.stride[2] + yh * x.stride[3]
+        for r in range(work.axis[2].runs):
+            step = work.axis[2].run[4 * r + 3]
+            if ring.run[3 * r + 2] > 0:
+                spread(dtype, s, src + ring.run[3 * r + 1] * x.stride[4], step * x.stride[4],
+                       ring.run[3 * r + 2], row + ring.run[3 * r] * VECTOR_BYTES)
+    return row
+
+
+cdef void compute_vector(const Work *work, const Task *task, int dtype, const Tensor *x,
+                         const Tensor *y, Py_ssize_t first, Py_ssize_t lanes, const Spread *s,
+                         Ring *ring) noexcept nogil:
+    """Compute all residue classes of `lanes` channels, the task's `first` and on."""
+    cdef const Axis *depth = &work.axis[0]
+    cdef const Axis *height = &work.axis[1]
+    cdef Py_ssize_t step_d = depth.out_step * y.stride[2]
+    cdef Py_ssize_t step_h = height.out_step * y.stride[3]
+    cdef Py_ssize_t jd, jh, c, t, yd, yh, slot
+    cdef const LaneClass *p
+    cdef char *dst
+    cdef Span span
+    span.row, span.weight = ring.row, ring.weight
+    span.depth, span.panel, span.source_pitch = s.depth, work.b.group_panel, s.pitch
+    span.weight_pitch = s.depth * span.panel
+    span.dst_step = work.axis[2].out_step * y.stride[4]
+    span.accumulate = work.accumulate and work.b.direct
+    for slot in range(ring.slots):
+        ring.held[slot] = -1
+    # Classes come last: they read the same rows.
+    for jd in range(depth.block):
+        for jh in range(height.block):
+            for c in range(task.class_begin, task.class_end):
+                p = ring.classes + c
+                if jd >= p.count[0] or jh >= p.count[1]:
+                    continue
+                span.rows = t = 0
+                while t < p.all_taps:
+                    yd = source_of(depth, task.start[0], p.tap[3 * t], jd)
+                    yh = source_of(height, task.start[1], p.tap[3 * t + 1], jh)
+                    if yd >= 0 and yh >= 0:
+                        ring.row[span.rows] = spread_slot(work, s, dtype, x, yd, yh, p.tap + 3 * t,
+                                                          ring)
+                        ring.weight[span.rows] = p.weights + work.size * (
+                            t * span.weight_pitch + first)
+                        span.rows += 1
+                    t += p.taps
+                dst = y.data + p.source + jd * step_d + jh * step_h + first * y.stride[1]
+                span.sliding = p.sliding
+                if work.b.exact_halo:
+                    run_spans(work, &span, dtype, lanes, p.reach, p.taps, p.count[2], ring.weight,
+                              p.offset, dst)
+                else:
+                    span.taps, span.offset = p.taps, p.offset
+                    run_group_span(dtype, &span, 0, p.count[2], lanes, dst)
+
+
+cdef void compute_grouped(const Work *work, const Task *task, int dtype, const Tensor *x,
+                          const Tensor *y, Py_ssize_t readable, const Scratch *scratch) noexcept nogil:
+    """Compute a task, a vector of lanes at a time (see compute_lanes)."""
+    cdef Py_ssize_t total = (task.group_end - task.group) * work.b.input_channels
+    cdef Py_ssize_t first, v, lanes
+    cdef Spread s
+    cdef Ring ring
+    s.depth, s.channels = work.b.output_channels, readable
+    s.pitch = work.axis[2].window * VECTOR_BYTES
+    s.index = scratch.pointers
+    s.start = <Py_ssize_t *> (s.index + s.depth * VECTOR_BYTES)
+    ring = open_ring(work, task, y, scratch, <char *> (s.start + s.depth))
+    for v in range((total + work.lanes - 1) // work.lanes):
+        first = v * work.lanes
+        lanes = min(work.lanes, total - first)
+        plan_spread(work.f64, &s, work.b.input_channels, first, lanes)
+        compute_vector(work, task, dtype, x, y, first, lanes, &s, &ring)

@@ -1,0 +1,176 @@
+/* The kernels of grouped.h for one storage type; with COMPUTING, what depends on the type that sums
+ * alone. */
+
+#define UNROLL _Pragma("GCC unroll 32")
+
+#ifdef COMPUTING
+/* Lanes first to first + lanes - 1, of which lane c reads channels of its group c / inputs. */
+static void NAME(plan_spread)(Spread *s, ptrdiff_t inputs, ptrdiff_t first, ptrdiff_t lanes) {
+    ptrdiff_t low = first / inputs * s->depth;
+    ptrdiff_t high = (first + lanes - 1) / inputs * s->depth;
+    s->vectors = (high - low) / LANES + 1;
+    INT channel[LANES];
+    s->common = high + s->depth - low <= s->vectors * LANES;
+    for (ptrdiff_t l = 0; l < LANES; l++)
+        channel[l] = l < lanes ? (INT)((first + l) / inputs * s->depth - low) : 0;
+    for (ptrdiff_t k = 0; k < s->depth; k++) {
+        /* No further than the last channel, where whole vectors allow it. */
+        ptrdiff_t start = s->channels - s->vectors * LANES;
+        if (start < 0) start = 0;
+        ptrdiff_t wanted = s->common ? low : low + k;
+        if (start > wanted) start = wanted;
+        s->start[k] = start;
+        for (ptrdiff_t l = 0; l < LANES; l++)
+            ((INT *)s->index)[k * LANES + l] = channel[l] + (INT)(low + k - start);
+    }
+}
+
+INLINE VEC NAME(permute)(VEC v, IVEC index) {
+#if defined(__clang__)
+    VEC r;
+    for (int l = 0; l < LANES; l++) r[l] = v[index[l] & (LANES - 1)];
+    return r;
+#else
+    return __builtin_shuffle(v, index);
+#endif
+}
+
+/* `width` taps that lie next to each other: each spread vector is loaded once for all of them. */
+#define SLIDE(width)                                                                               \
+    for (ptrdiff_t k = 0; k < span->depth; k++) {                                                  \
+        VEC w[width];                                                                              \
+        UNROLL for (int t = 0; t < width; t++)                                                     \
+            w[t] = *(const VEC *)(weight + t * span->weight_pitch + k * span->panel);              \
+        UNROLL for (int e = 0; e < mr + width - 1; e++) {                                          \
+            VEC x = source[e];                                                                     \
+            HOLD_VECTOR(x);                                                                        \
+            UNROLL for (int t = 0; t < width; t++)                                                 \
+                if (e >= t && e - t < mr) acc[e - t] += w[t] * x;                                  \
+        }                                                                                          \
+        source = (const VEC *)((const char *)source + span->source_pitch);                         \
+    }
+
+/* The sums of mr positions from `first` on, of one vector of lanes. */
+INLINE void NAME(group_tile)(const int mr, const Span *span, ptrdiff_t first, char *dst,
+                             ptrdiff_t dst_step) {
+    VEC acc[GROUP_MR];
+    UNROLL for (int m = 0; m < mr; m++) acc[m] = (VEC){0};
+    for (ptrdiff_t r = 0; r < span->rows; r++) {
+        const VEC *row = (const VEC *)span->row[r] + first;
+        const REAL *weight = (const REAL *)span->weight[r];
+        ptrdiff_t t = 0;
+        while (t < span->taps) {
+            const VEC *source = (const VEC *)((const char *)row + span->offset[t]);
+            ptrdiff_t width = span->sliding ? span->taps - t : 1;
+            if (width >= 3) {
+                SLIDE(3)
+                width = 3;
+            } else if (width == 2) {
+                SLIDE(2)
+            } else {
+                SLIDE(1)
+            }
+            weight += width * span->weight_pitch;
+            t += width;
+        }
+    }
+    UNROLL for (int m = 0; m < mr; m++, dst += dst_step) *(VEC *)dst = acc[m];
+}
+
+/* One instance for every height: rows are cut evenly, and a short last tile would wait for itself. */
+
+#define INSTANCE(MR)                                                                               \
+    static void NAME(group_tile_##MR)(const Span *span, ptrdiff_t first, char *dst,                \
+                                      ptrdiff_t dst_step) {                                        \
+        NAME(group_tile)(MR, span, first, dst, dst_step);                                          \
+    }
+GROUP_HEIGHTS(INSTANCE)
+#undef INSTANCE
+#undef SLIDE
+
+#define ENTRY(MR) NAME(group_tile_##MR),
+static void (*const NAME(group_tiles)[])(const Span *, ptrdiff_t, char *, ptrdiff_t) = {
+    NULL, GROUP_HEIGHTS(ENTRY)};
+#undef ENTRY
+#endif
+
+/* dst[k][entry] = the lanes' k-th channels at `entries` positions `step` bytes apart, for `count` k's
+ * from `first` on: one vector is read and permuted for each, or one for all. */
+INLINE void NAME(spread_few)(const int count, const int common, const Spread *s, ptrdiff_t first,
+                             const char *src, ptrdiff_t step, ptrdiff_t entries, char *dst) {
+    IVEC index[4];
+    const char *from[4];
+    char *to[4];
+    UNROLL for (int k = 0; k < count; k++) {
+        index[k] = *(const IVEC *)(s->index + (first + k) * VECTOR_BYTES);
+        from[k] = src + s->start[first + k] * SIZE;
+        to[k] = dst + k * s->pitch;
+    }
+    for (ptrdiff_t e = 0; e < entries; e++) {
+        VEC x = NAME(read)(from[0], LANES);
+        UNROLL for (int k = 0; k < count; k++) {
+            if (!common && k > 0) x = NAME(read)(from[k], LANES);
+            ((VEC *)to[k])[e] = SUM(permute)(x, index[k]);
+            from[k] += step;
+        }
+    }
+}
+
+/* The same for one k that several vectors hold, or a part of one. */
+static void NAME(spread_wide)(const Spread *s, ptrdiff_t k, const char *src, ptrdiff_t step,
+                              ptrdiff_t entries, char *dst) {
+    const IVEC index = *(const IVEC *)(s->index + k * VECTOR_BYTES);
+    const ptrdiff_t left = s->channels - s->start[k];
+    src += s->start[k] * SIZE;
+    for (ptrdiff_t e = 0; e < entries; e++, src += step) {
+        IVEC r = {0};
+        for (ptrdiff_t v = 0; v < s->vectors; v++) {
+            ptrdiff_t n = left - v * LANES;
+            VEC x = NAME(read)(src + v * LANES * SIZE, n < LANES ? (int)n : LANES);
+            r |= ((index & -LANES) == (INT)(v * LANES)) & (IVEC)SUM(permute)(x, index);
+        }
+        ((VEC *)dst)[e] = (VEC)r;
+    }
+}
+
+static void NAME(spread)(const Spread *s, const char *src, ptrdiff_t step, ptrdiff_t entries,
+                         char *dst) {
+    ptrdiff_t k = 0;
+    if (s->vectors > 1 || s->channels < LANES)
+        for (; k < s->depth; k++)
+            NAME(spread_wide)(s, k, src, step, entries, dst + k * s->pitch);
+    for (; k + 4 <= s->depth; k += 4) {
+        if (s->common) NAME(spread_few)(4, 1, s, k, src, step, entries, dst + k * s->pitch);
+        else NAME(spread_few)(4, 0, s, k, src, step, entries, dst + k * s->pitch);
+    }
+    if (k + 2 <= s->depth) {
+        NAME(spread_few)(2, 0, s, k, src, step, entries, dst + k * s->pitch);
+        k += 2;
+    }
+    if (k < s->depth) NAME(spread_few)(1, 0, s, k, src, step, entries, dst + k * s->pitch);
+}
+
+/* Sums are written where they belong if that takes no more than a store. */
+static void NAME(group_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, ptrdiff_t lanes,
+                             char *dst) {
+    VEC sums[GROUP_MR];
+    ptrdiff_t tiles = (positions + GROUP_MR - 1) / GROUP_MR, j = 0;
+    const int in_place = SIZE == sizeof(REAL) && lanes == LANES && !span->accumulate;
+    dst += first * span->dst_step;
+    for (ptrdiff_t i = 1; i <= tiles; i++) {
+        ptrdiff_t end = positions * i / tiles;
+        if (in_place) {
+            SUM(group_tiles)[end - j](span, first + j, dst, span->dst_step);
+            dst += (end - j) * span->dst_step;
+        } else {
+            SUM(group_tiles)[end - j](span, first + j, (char *)sums, sizeof(VEC));
+            for (ptrdiff_t m = 0; m < end - j; m++, dst += span->dst_step) {
+                if (span->accumulate) sums[m] += NAME(read)(dst, (int)lanes);
+                NAME(write)(dst, sums[m], (int)lanes);
+            }
+        }
+        j = end;
+    }
+}
+
+#undef UNROLL
