@@ -287,7 +287,8 @@ class Plan:
             self.block[axis] = _cut(self.counts[axis], -(-self.block[axis] // 2))
             return True
 
-        while self._scratch_bytes() > WORKSPACE and halve():
+        # The product has its own size; it is the sums that a smaller block makes smaller.
+        while self._box_bytes > WORKSPACE // 2 and halve():
             pass
         while self.tasks < wanted and problem.flop // self.tasks > TASK_FLOP:
             if not self._halve_groups() and not halve():
@@ -603,7 +604,7 @@ class Plan:
                 pointers += outputs * (1 + self.lanes * self.size // 8)
         else:
             row = channels * self.merge
-            elements = window * row if self.windowed else 0
+            elements = window * channels if self.windowed else 0
             zeros, pointers = row, prod(self.block) * (1 + most_taps // self.merge)
         # Strips of 16 rows that lie across: of positions, or of as many channels as there are.
         sums = rows if self.kernel == COLUMNS else pitch
@@ -626,7 +627,8 @@ class Plan:
         if self.packs_in_tasks:
             unit = {ROWS: self.lanes * self.size, AMX: AMX_COLUMNS * 2}[self.kernel]
             width = int(self.blocks[:, 2].max()) * unit
-            sizes["panel_bytes"] = self.taps * _up(self.chunk, AMX_K) * width
+            rows = _up(self.chunk, AMX_K) if self.amx else self.chunk
+            sizes["panel_bytes"] = self.taps * rows * width
             sizes["packing_bytes"] = _KERNELS.pack_staging(self.taps)
         return {name: _up(value, 64) for name, value in sizes.items()}
 
