@@ -144,9 +144,10 @@ class Plan:
         if single and 2 * problem.groups >= self.lanes and not self.zero_first:
             return DEPTHWISE
         inputs, lanes = problem.input_channels, self.lanes
-        # Cycles of arithmetic on an element of diff_dst, against about 1.5 to move it across.
-        work = prod(problem.kernel) * inputs / (2 * lanes)
-        move = work / (work + 1.5)
+        # Cycles of arithmetic on an element of either tensor, against about 1.5 to move it across.
+        products = prod(problem.kernel) / (2 * lanes)
+        sums = products * problem.output_channels / prod(self._out_steps)
+        move = products * inputs / (products * inputs + 1.5) * sums / (sums + 1.5)
         _, _, width = self.counts
         flat = self.counts[1] * (width + problem.kernel[2] // self._out_steps[2])
         across = max(
@@ -155,10 +156,12 @@ class Plan:
         )
         # A tile of few rows loads more than it multiplies.
         rows = min(inputs, max(self.tile_shapes.values()))
+        # Positions that read every other entry go through a window sorted by residues.
+        phases = 0.6 if problem.transposed and problem.strides[2] > 1 else 1.0
         scores = {
             ROWS: inputs / _up(inputs, lanes) * (1 if last else move),
             # Its window and its results pass through the second-level cache once more.
-            COLUMNS: 0.7 * across * rows / (rows + 1) * (move if last else 1),
+            COLUMNS: 0.7 * phases * across * rows / (rows + 1) * (move if last else 1),
         }
         direct = last and layout.diff_dst_channels_last
         if problem.groups > 1 and inputs < lanes and (direct or not self.zero_first):
