@@ -584,7 +584,7 @@ class Plan:
             elements = (window + 2 * AMX_ROWS + axes[2].window) * _up(channels, AMX_K)
             pointers = most_taps
             if self.direct:
-                results = 2 * AMX_ROWS * pitch
+                results = 2 * 2 * AMX_ROWS * pitch
         elif self.kernel == SCATTER:
             positions = self._strip + 2 * AMX_ROWS
             window_size, channels = (2 if self.amx else self.size), outputs

@@ -29,8 +29,8 @@ static void amx_end(void) { _tile_release(); }
 #define AMX_DPBF16(c, a, b) \
     __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::: "memory")
 
-/* mr*16 positions x nv*16 channels: c = sum over taps and k of a[position + offset[t]][k] * b[t][k].
- * a: bf16 rows a_pitch bytes apart; kc: bf16 of a row that count, a multiple of 32;
+/* mr*16 positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[t][k].
+ * a: bf16 rows a_pitch bytes apart, offsets in bytes; kc: bf16 of a row that count, a multiple of 32;
  * b: panel [tap][kc/2][nv*16][2]; c: float rows c_pitch bytes apart. */
 INLINE void amx_tile(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a,
                      ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
@@ -45,7 +45,7 @@ INLINE void amx_tile(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, c
         _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
     }
     for (ptrdiff_t t = 0; t < taps; t++) {
-        const char *row = a + offset[t] * a_pitch;
+        const char *row = a + offset[t];
         for (ptrdiff_t k = 0; k < kc; k += 32, row += 64, b += 16 * nv * 64) {
             _tile_loadd(4, row, a_pitch);
             _tile_loadd(6, b, nv * 64);

@@ -269,17 +269,23 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
                                 work.b.result_pitch, more)
 
 
-cdef void store_unit(const Work *work, const Py_ssize_t *count, Py_ssize_t first, Py_ssize_t n,
-                     const char *c, Py_ssize_t c_pitch, Py_ssize_t channels, char *dst,
-                     const Py_ssize_t *step) noexcept nogil:
-    """Round positions `first` to `first` + `n` - 1 of a unit into diff_src, channels last.
+# A tile's results on their way to diff_src, channels last.
+cdef struct Pending:
+    Py_ssize_t first        # position of the unit, and how many
+    Py_ssize_t positions
+    Py_ssize_t channels
+    const char *c
+    char *dst               # where the unit's first position goes
 
-    `dst` is where the unit's first position goes.
-    """
-    cdef Py_ssize_t row_pitch = work.axis[2].window if work.b.flatten else first + n
+
+cdef void store_pending(const Work *work, const Py_ssize_t *count, const Pending *p,
+                        const Py_ssize_t *step) noexcept nogil:
+    """Round a tile's results into diff_src."""
+    cdef Py_ssize_t end = p.first + p.positions
+    cdef Py_ssize_t row_pitch = work.axis[2].window if work.b.flatten else end
     cdef Py_ssize_t rows = count[1] if work.b.flatten else 1
-    cdef Py_ssize_t end = first + n
-    cdef Py_ssize_t at = first
+    cdef Py_ssize_t pitch = work.b.result_pitch
+    cdef Py_ssize_t at = p.first
     cdef Py_ssize_t row, column, span
     while at < end:
         row, column = at // row_pitch, at % row_pitch
@@ -287,58 +293,113 @@ cdef void store_unit(const Work *work, const Py_ssize_t *count, Py_ssize_t first
             return
         span = min(end, (row + 1) * row_pitch) - at
         if column < count[2]:
-            store_rows(work.b.dtype, c + (at - first) * c_pitch, c_pitch // work.size,
-                       dst + row * step[1] + column * step[2], step[2],
-                       min(span, count[2] - column), channels, work.accumulate)
+            store_rows(work.b.dtype, p.c + (at - p.first) * pitch * work.size, pitch,
+                       p.dst + row * step[1] + column * step[2], step[2],
+                       min(span, count[2] - column), p.channels, work.accumulate)
         at += span
+
+
+cdef const char *point_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                             Py_ssize_t chunk, const Py_ssize_t *residue, const Scratch *s,
+                             Py_ssize_t *offset, Py_ssize_t *step) noexcept nogil:
+    """Return where a class's first position is read, the bytes to each tap, and to d, h and w."""
+    cdef Py_ssize_t t, axis
+    cdef Py_ssize_t pitch = window_pitch(work, chunk) * work.window_size
+    cdef const Py_ssize_t *tap
+    cdef const char *source = s.window
+    if work.b.windowed:
+        for t in range(residue[3], residue[4]):
+            offset[t - residue[3]] = first_entry(work, work.tap + 3 * t) * pitch
+        step[2] = pitch
+        step[1] = step[2] * work.axis[2].window
+        step[0] = step[1] * work.axis[1].window
+        return source
+    source = work.diff_dst.data + task.image * work.diff_dst.stride[0]
+    source += (group * work.b.output_channels + first) * work.diff_dst.stride[1]
+    for axis in range(3):
+        step[axis] = work.axis[axis].in_step * work.diff_dst.stride[2 + axis]
+        source += task.start[axis] * step[axis]
+    for t in range(residue[3], residue[4]):
+        tap = work.tap + 3 * t
+        offset[t - residue[3]] = 0
+        for axis in range(3):
+            offset[t - residue[3]] += (
+                work.axis[axis].offset[tap[axis]] * work.diff_dst.stride[2 + axis])
+    return source
 
 
 cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                       Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                       const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
                       const Scratch *s, int more) noexcept nogil:
-    """Compute a residue class with AMX tiles: c is [position][channel].
+    """Compute a residue class with AMX tiles, as many channel blocks at a time as stay in cache."""
+    cdef Py_ssize_t taps = residue[4] - residue[3]
+    cdef Py_ssize_t panel = taps * window_pitch(work, chunk) * 2 * AMX_COLUMNS * work.window_size
+    cdef Py_ssize_t blocks = max(1, AMX_PANELS // max(1, panel))
+    cdef Py_ssize_t i
+    for i in range(0, (block_end - block_begin + blocks - 1) // blocks):
+        compute_tiles(work, task, group, first, chunk, block_begin + i * blocks,
+                      min(block_end, block_begin + (i + 1) * blocks), residue, count, c, s, more)
 
-    Direct, c is one tile's results, which go on to diff_src while they are in cache.
+
+cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                        Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
+                        const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
+                        const Scratch *s, int more) noexcept nogil:
+    """Compute some channel blocks of a residue class; c is [position][channel].
+
+    Direct, a tile's results go on to diff_src when the next tile is on its way: what AMX has just
+    stored cannot be loaded at once. Without a window the last tile of a unit begins early enough
+    to end with it.
     """
-    cdef const Axis *height = &work.axis[1]
-    cdef const Axis *width = &work.axis[2]
     cdef Py_ssize_t taps = residue[4] - residue[3]
     cdef Py_ssize_t kc = window_pitch(work, chunk)
-    cdef Py_ssize_t a_pitch = kc * work.window_size
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
     cdef Py_ssize_t unit = unit_length(work, count)
+    cdef Py_ssize_t end = unit if work.b.windowed else count[2]
+    cdef Py_ssize_t limit = 2 * AMX_ROWS if work.b.windowed or end >= 2 * AMX_ROWS else AMX_ROWS
     cdef Py_ssize_t rows = unit_rows(work, count)
-    cdef Py_ssize_t t, jd, jh, j, i
+    cdef Py_ssize_t jd, jh, j, at, i, height
     cdef Py_ssize_t step[3]
+    cdef Py_ssize_t out_step[3]
     cdef const Py_ssize_t *block
     cdef const char *weights
-    cdef const char *source
+    cdef const char *source = point_tiles(work, task, group, first, chunk, residue, s, offset, step)
+    cdef const char *unit_source
     cdef char *target
-    cdef char *base = result_place(work, task, group, residue, step)
-    cdef char *dst
-    for t in range(taps):
-        offset[t] = first_entry(work, work.tap + 3 * (residue[3] + t))
-    for i in range(block_begin, block_end):
-        block = work.block + 4 * i
-        weights = panel_of(work, group, block, first, block[2] * AMX_COLUMNS, s)
-        weights += work.window_size * residue[3] * kc * block[2] * AMX_COLUMNS
-        for jd in range(count[0]):
-            for jh in range(rows):
-                source = s.window + (jd * height.window + jh) * width.window * a_pitch
-                dst = base + block[0] * work.diff_src.stride[1] + jd * step[0] + jh * step[1]
-                target = c + (jd * rows + jh) * unit * c_pitch
-                target += (block[0] - work.block[4 * task.block_begin]) * work.size
-                j = 0
-                while j < unit:
+    cdef char *base = result_place(work, task, group, residue, out_step)
+    cdef Pending pending
+    cdef int buffer = 0
+    pending.first = pending.positions = 0
+    for jd in range(count[0]):
+        for jh in range(rows):
+            unit_source = source + jd * step[0] + jh * step[1]
+            j = 0
+            while j < end:
+                height = 2 if end - j > AMX_ROWS and limit > AMX_ROWS else 1
+                at = j
+                if not work.b.windowed:
+                    height = limit // AMX_ROWS
+                    at = min(j, end - limit)
+                for i in range(block_begin, block_end):
+                    block = work.block + 4 * i
+                    weights = panel_of(work, group, block, first, block[2] * AMX_COLUMNS, s)
+                    weights += work.window_size * residue[3] * kc * block[2] * AMX_COLUMNS
                     if work.b.direct:
-                        run_amx(2 if unit - j > AMX_ROWS else 1, block[2], taps, kc,
-                                source + j * a_pitch, a_pitch, offset, weights, s.result, c_pitch, 0)
-                        store_unit(work, count, j, min(2 * AMX_ROWS, unit - j), s.result, c_pitch,
-                                   block[1], dst, step)
+                        target = s.result + buffer * 2 * AMX_ROWS * c_pitch
+                        buffer = 1 - buffer
                     else:
-                        run_amx(2 if unit - j > AMX_ROWS else 1, block[2], taps, kc,
-                                source + j * a_pitch, a_pitch, offset, weights,
-                                target + j * c_pitch, c_pitch, more)
-                    j += 2 * AMX_ROWS
+                        target = c + ((jd * rows + jh) * unit + at) * c_pitch
+                        target += (block[0] - work.block[4 * task.block_begin]) * work.size
+                    run_amx(height, block[2], taps, kc, unit_source + at * step[2], step[2], offset,
+                            weights, target, c_pitch, more)
+                    if work.b.direct:
+                        store_pending(work, count, &pending, out_step)
+                        pending.first, pending.positions = j, min(limit, end - j)
+                        pending.channels, pending.c = block[1], target + (j - at) * c_pitch
+                        pending.dst = base + block[0] * work.diff_src.stride[1]
+                        pending.dst += jd * out_step[0] + jh * out_step[1]
+                j += limit
+    if work.b.direct:
+        store_pending(work, count, &pending, out_step)

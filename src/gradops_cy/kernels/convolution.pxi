@@ -44,6 +44,7 @@ cdef enum:
     AMX_ROWS = 16       # positions of a tile
     AMX_COLUMNS = 16    # channels of a tile
     AMX_K = 32          # products of a tile
+    AMX_PANELS = 1 << 18    # bytes of weights that a tile of positions passes by
 
 ctypedef const unsigned char[:, :, :, :, :, :] InputTensor
 ctypedef unsigned char[:, :, :, :, :, :] OutputTensor

@@ -22,6 +22,7 @@
                                    ptrdiff_t dst_stride, ptrdiff_t n, int accumulate) {            \
         ptrdiff_t j = 0;                                                                           \
         if (src_stride == 1 && dst_stride == size) {                                               \
+            if (!accumulate) j = store_whole_##suffix(src, dst, n);                                \
             for (; j + lanes <= n; j += lanes) {                                                   \
                 vec v = *(const vec *)(src + j);                                                   \
                 if (accumulate) v += read_##suffix(dst + j * size, lanes);                         \
@@ -40,6 +41,25 @@
             put_##suffix(d, accumulate ? from(d) + x : x);                                         \
         }                                                                                          \
     }
+
+/* What can be stored by more than a vector of elements at a time; returns how many were. */
+#define store_whole_f32(src, dst, n) 0
+#define store_whole_f64(src, dst, n) 0
+#define store_whole_f16(src, dst, n) 0
+#if defined(__AVX512BF16__)
+INLINE ptrdiff_t store_whole_bf16(const float *src, char *dst, ptrdiff_t n) {
+    ptrdiff_t j = 0;
+    for (; j + 32 <= n; j += 32) {
+        __m512 low = _mm512_loadu_ps(src + j), high = _mm512_loadu_ps(src + j + 16);
+        if (_mm512_fpclass_ps_mask(low, BF16_DIFFERS) | _mm512_fpclass_ps_mask(high, BF16_DIFFERS))
+            break;
+        _mm512_storeu_si512(dst + 2 * j, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    }
+    return j;
+}
+#else
+#define store_whole_bf16(src, dst, n) 0
+#endif
 
 #define DEFINE_STORE_ROWS(suffix, real, size)                                                      \
     static void store_rows_##suffix(const real *src, ptrdiff_t src_pitch, char *dst,               \

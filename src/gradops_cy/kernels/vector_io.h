@@ -39,11 +39,13 @@ INLINE void write_f16(char *p, vec_f32 v, int n) {
 INLINE vec_f32 read_bf16(const char *p, int n) {
     return (vec_f32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_halves(p, n)), 16);
 }
+/* Where the instruction rounds otherwise: NaN, and subnormals, which it flushes. */
+#define BF16_DIFFERS (0x01 | 0x20 | 0x80)
+
 /* bf16_from_float, lane by lane. */
 INLINE void write_bf16(char *p, vec_f32 v, int n) {
 #if defined(__AVX512BF16__)
-    /* The instruction rounds alike but for NaN and subnormals, which it flushes. */
-    if (!_mm512_fpclass_ps_mask((__m512)v, 0x01 | 0x20 | 0x80)) {
+    if (!_mm512_fpclass_ps_mask((__m512)v, BF16_DIFFERS)) {
         store_halves(p, (__m256i)_mm512_cvtneps_pbh((__m512)v), n);
         return;
     }
