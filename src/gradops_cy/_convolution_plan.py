@@ -26,6 +26,7 @@ from gradops_cy._convolution_problem import ConvProblem
 ROWS, COLUMNS, GROUPED, AMX, DEPTHWISE, SCATTER = range(6)
 KERNEL_NAMES = ("rows", "columns", "grouped", "amx", "depthwise", "scatter")
 AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
+AMX_PANELS = 1 << 18  # bytes of weights that a tile of positions passes by
 
 # One task's window and results should stay in a core's second-level cache.
 WORKSPACE = 1 << 20
@@ -215,6 +216,27 @@ class Plan:
         if self.kernel == AMX:
             # A tile's whole sum is rounded at once (without taps there are no tiles).
             self.direct = layout.diff_src_channels_last and self.taps > 0
+            self.windowed = not self._reads_tiles()
+
+    def _reads_tiles(self) -> bool:
+        """Whether AMX tiles can be loaded from diff_dst: whole ones, and no tap outside."""
+        problem = self.problem
+        whole = problem.output_channels % AMX_K == 0 and self._panel_chunk() % AMX_K == 0
+        if not (whole and self.layout.diff_dst_channels_last and self.taps > 0):
+            return False
+        if self._panel_chunk() < problem.output_channels or self.counts[2] < AMX_ROWS:
+            return False
+        # diff_dst comes from memory each time, a window from the second-level cache.
+        panels = self.taps * problem.output_channels * _up(problem.input_channels, AMX_COLUMNS) * 2
+        if panels > 2 * AMX_PANELS * len(self.residues):
+            return False
+        axes = [self.axis(number, 1) for number in range(3)]
+        # Blocks of a long row are at least a tile long.
+        return self.counts[2] <= BLOCK_WIDTH and all(
+            axis.offsets.min() >= 0
+            and axis.offsets.max() + (count - 1) * axis.in_step < axis.source
+            for axis, count in zip(axes, self.counts, strict=True)
+        )
 
     # -- which blocks ----------------------------------------------------------------------
 
@@ -325,6 +347,8 @@ class Plan:
 
     def _choose_units(self) -> None:
         """Decide whether rows of a plane run into each other."""
+        if not self.windowed:
+            return
         width, height, step = self.block[2], min(self.counts[1], 16), self._unit_step
         single = _up(width, step) * height
         joined = _up((height - 1) * self.axis(2, width).window + width, step)
@@ -383,11 +407,11 @@ class Plan:
                 continue
             if self.windowed and self.chunk > 64 and not self.over_groups:
                 self._cut_chunk(_up(self.chunk // 2, AMX_K))
-            elif self.block[2] > 4 * self.lanes:
+            elif self.block[2] > 4 * self.lanes and (self.windowed or self.kernel != AMX):
                 self.block[2] = _cut(self.counts[2], _up(self.block[2] // 2, self.lanes))
             elif self.channel_splits < len(self.blocks):
                 self.channel_splits = min(2 * self.channel_splits, len(self.blocks))
-            elif self.block[2] > 1:
+            elif self.block[2] > 1 and (self.windowed or self.kernel != AMX):
                 self.block[2] = _cut(self.counts[2], -(-self.block[2] // 2))
             elif not self.over_groups and self.class_splits < len(self.residues):
                 self.class_splits = min(2 * self.class_splits, len(self.residues))
@@ -406,19 +430,21 @@ class Plan:
         return True
 
     def _grow_block(self) -> None:
-        """Take more rows into a task while they fit."""
+        """Take more rows into a task while they fit, the axis first whose halo weighs most."""
+        # A window of three axes is mostly halo unless the block is large.
+        limit = BLOCK_POSITIONS * (4 if self.windowed and self.problem.kernel[0] > 1 else 1)
+        growing = [axis for axis in (1, 0) if self.block[axis] < self.counts[axis]]
+        while growing:
+            axis = max(growing, key=lambda a: self.problem.kernel[a] / self.block[a])
+            before = self.block[axis]
+            self.block[axis] = min(2 * before, self.counts[axis])
+            large = prod(self.block) > limit and before * 2 > 4
+            if large or self._scratch_bytes() > WORKSPACE:
+                self.block[axis] = before
+                growing.remove(axis)
+            elif self.block[axis] == self.counts[axis]:
+                growing.remove(axis)
         for axis in (1, 0):
-            if axis == 0 and self.block[1] < self.counts[1]:
-                break
-            while self.block[axis] < self.counts[axis]:
-                before = self.block[axis]
-                grown = min(2 * before, self.counts[axis])
-                self.block[axis] = grown
-                if (
-                    prod(self.block) > BLOCK_POSITIONS and before * 2 > 4
-                ) or self._scratch_bytes() > WORKSPACE:
-                    self.block[axis] = before
-                    break
             self.block[axis] = _cut(self.counts[axis], self.block[axis])
 
     def _split_for_threads(self, num_threads: int) -> None:
@@ -581,7 +607,8 @@ class Plan:
             results, pointers = rows * pitch, most_taps * channels
         elif self.kernel == AMX:
             window_size = 2
-            elements = (window + 2 * AMX_ROWS + axes[2].window) * _up(channels, AMX_K)
+            if self.windowed:
+                elements = (window + 2 * AMX_ROWS + axes[2].window) * _up(channels, AMX_K)
             pointers = most_taps
             if self.direct:
                 results = 2 * 2 * AMX_ROWS * pitch
