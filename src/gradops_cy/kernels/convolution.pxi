@@ -150,7 +150,7 @@ cdef struct Weights:
     const Py_ssize_t *tap           # [taps][3]: kernel coordinates in the order of the panels
     const Py_ssize_t *rank          # [taps]: where the n-th tap in memory stands in that order
     Py_ssize_t groups
-    Py_ssize_t inputs               # channels of diff_src in a group
+    Py_ssize_t inputs               # channels of diff_src in a group, or columns of SCATTER
     Py_ssize_t channels             # of diff_dst in a group
     Py_ssize_t chunk
     Py_ssize_t blocks
@@ -356,10 +356,11 @@ cdef class Program:
         w.taps = coordinates.shape[0]
         w.tap = &coordinates[0, 0] if w.taps else NULL
         w.rank = &ranks[0] if ranks.shape[0] else NULL
-        w.groups, w.inputs = blocking.groups, blocking.input_channels
+        w.groups = blocking.groups
         w.channels, w.chunk = blocking.output_channels, blocking.chunk
         w.blocks = panel_blocks.shape[0]
         w.block = &panel_blocks[0, 0]
+        w.inputs = panel_blocks[w.blocks - 1, 0] + panel_blocks[w.blocks - 1, 1]
         w.group_panel = blocking.group_panel
 
     def pack(self, WeightsTensor weights, unsigned char[::1] packed, unsigned char[::1] staging,

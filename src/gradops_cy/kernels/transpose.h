@@ -141,28 +141,38 @@ INLINE vec_f32 load_pairs(const uint16_t *even, const uint16_t *odd, __mmask16 m
     __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, odd));
     return (vec_f32)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
-/* strip_u16 for 32 rows. */
-static void strip_u16_pairs(const uint16_t *src, ptrdiff_t src_pitch, uint16_t *dst,
-                            ptrdiff_t dst_pitch, ptrdiff_t cols) {
+/* Row c of dst, at place[c] or c * dst_pitch bytes, is the pairs (even[r][c], odd[r][c]), r < rows
+ * <= 16, c < cols; rows of even and odd are `step` elements apart. */
+static void strip_pairs(const uint16_t *even, const uint16_t *odd, ptrdiff_t step, char *dst,
+                        ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,
+                        ptrdiff_t cols) {
     for (ptrdiff_t c = 0; c < cols; c += 16) {
         ptrdiff_t width = cols - c < 16 ? cols - c : 16;
         __mmask16 mask = (__mmask16)(0xffffu >> (16 - width));
-        const uint16_t *row = src + c;
-        uint16_t *out = dst + c * dst_pitch;
+        const uint16_t *a = even + c, *b = odd + c;
         vec_f32 v[16];
         _Pragma("GCC unroll 16") for (int r = 0; r < 16; r++) {
-            v[r] = load_pairs(row, row + src_pitch, mask);
-            row += 2 * src_pitch;
-            HOLD(row);
+            v[r] = r < rows ? load_pairs(a, b, mask) : (vec_f32){0};
+            a += step;
+            b += step;
+            HOLD(a);
+            HOLD(b);
         }
         square_f32(v);
         _Pragma("GCC unroll 16") for (int i = 0; i < 16; i++) {
             if (i >= width) break;
-            *(vec_f32 *)out = v[i];
-            out += dst_pitch;
-            HOLD(out);
+            char *out = dst + (place ? place[c + i] : (c + i) * dst_pitch);
+            store_first_f32((float *)out, v[i], rows);
         }
     }
+}
+#else
+/* Only AMX multiplies pairs. */
+static void strip_pairs(const uint16_t *even, const uint16_t *odd, ptrdiff_t step, char *dst,
+                        ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,
+                        ptrdiff_t cols) {
+    (void)even, (void)odd, (void)step, (void)dst, (void)dst_pitch, (void)place, (void)rows;
+    (void)cols;
 }
 #endif
 
@@ -173,9 +183,11 @@ static void transpose(int size, const void *src, ptrdiff_t src_pitch, void *dst,
     ptrdiff_t step = size == 8 ? LANES_F64 : LANES_F32;
     ptrdiff_t r = 0;
 #if VECTOR_BYTES == 64
-    for (; size == 2 && !place && r + 32 <= rows; r += 32)
-        strip_u16_pairs((const uint16_t *)src + r * src_pitch, src_pitch, (uint16_t *)dst + r,
-                        dst_pitch, cols);
+    for (; size == 2 && !place && r + 32 <= rows; r += 32) {
+        const uint16_t *even = (const uint16_t *)src + r * src_pitch;
+        strip_pairs(even, even + src_pitch, 2 * src_pitch, (char *)dst + 2 * r, 2 * dst_pitch, NULL,
+                    16, cols);
+    }
 #endif
     for (; r < rows; r += step) {
         ptrdiff_t height = rows - r < step ? rows - r : step;

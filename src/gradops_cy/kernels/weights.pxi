@@ -111,24 +111,53 @@ cdef void pack_pairs_by_rows(const Weights *w, Py_ssize_t group, const Py_ssize_
                       <unsigned int *> panel + (t * pairs + pair) * width, width)
 
 
+cdef void pack_pairs_by_taps(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
+                             Py_ssize_t first, Py_ssize_t pairs, char *panel, Py_ssize_t pitch,
+                             char *staging) noexcept nogil:
+    """Pack pairs whose taps are contiguous; a tap's part of the panel is `pitch` bytes."""
+    cdef Py_ssize_t *place = <Py_ssize_t *> staging
+    cdef Py_ssize_t width = block[2]
+    cdef Py_ssize_t t, pair, strip, i
+    cdef const char *src
+    for t in range(w.taps):
+        place[t] = w.rank[t] * pitch
+    for pair in range(pairs):
+        src = w.data + group * w.stride[0] + (first + 2 * pair) * w.stride[1]
+        for strip in range((block[1] + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
+            i = strip * TRANSPOSE_ROWS
+            strip_pairs(<const unsigned short *> (src + (block[0] + i) * w.stride[2]),
+                        <const unsigned short *> (src + (block[0] + i) * w.stride[2] + w.stride[1]),
+                        w.stride[2] // w.unit, panel + (pair * width + i) * 4, 0, place,
+                        min(TRANSPOSE_ROWS, block[1] - i), w.taps)
+
+
 cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
                     Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
     """Pack one chunk of one block for AMX, k in pairs; return whether all of it is finite."""
     cdef Py_ssize_t width = block[2]
     cdef Py_ssize_t valid = block[1]
     cdef Py_ssize_t pairs = (chunk + AMX_K - 1) // AMX_K * AMX_K // 2
-    cdef Py_ssize_t t
+    cdef Py_ssize_t t, pair
     cdef const char *src
-    if w.order == BY_OUTPUT and chunk % 2 == 0 and w.stride[2] % 4 == 0:
-        # Two neighbours along k are one 32-bit element.
-        if valid < width or chunk < 2 * pairs:
-            memset(panel, 0, w.taps * pairs * width * 4)
+    if chunk % 2 or w.order == SCATTERED or (w.order == BY_OUTPUT and w.stride[2] % 4):
+        pack_pairs_by_rows(w, group, block, first, chunk, pairs, panel, staging)
+        return all_finite_bf16(<const unsigned short *> panel, w.taps * pairs * 2 * width)
+    if valid < width or chunk < 2 * pairs:
+        memset(panel, 0, w.taps * pairs * width * 4)
+    if w.order == BY_TAP:
+        pack_pairs_by_taps(w, group, block, first, chunk // 2, panel, pairs * width * 4, staging)
+    else:
         for t in range(w.taps):
             src = tap_data(w, group, t) + first * w.stride[1] + block[0] * w.stride[2]
-            transpose(4, src, w.stride[2] // 4, panel + t * pairs * width * 4, width, NULL, valid,
-                      chunk // 2)
-    else:
-        pack_pairs_by_rows(w, group, block, first, chunk, pairs, panel, staging)
+            if w.order == BY_OUTPUT:
+                # Two neighbours along k are one 32-bit element.
+                transpose(4, src, w.stride[2] // 4, panel + t * pairs * width * 4, width, NULL,
+                          valid, chunk // 2)
+                continue
+            for pair in range(chunk // 2):
+                zip_pairs(<const unsigned short *> (src + 2 * pair * w.stride[1]),
+                          <const unsigned short *> (src + (2 * pair + 1) * w.stride[1]),
+                          <unsigned int *> panel + (t * pairs + pair) * width, valid)
     return all_finite_bf16(<const unsigned short *> panel, w.taps * pairs * 2 * width)
 
 
