@@ -116,29 +116,19 @@ class Form:
         return plan
 
 
-FormOf = Callable[[str, Source, Gradient, Any], Form]
+# Checks the shapes and the attributes of an operator, these as they were given to it.
+FormOf = Callable[[str, Source, Gradient, tuple[object, ...]], Form]
+
+_forms: dict[object, Form] = {}
+_forms_lock = threading.Lock()
 
 
-def remembered(form_of: FormOf) -> FormOf:
+def _remember(key: object, form: Form) -> None:
     """Remember the last forms, so that calls in a loop check and plan once."""
-    forms: dict[object, Form] = {}
-    lock = threading.Lock()
-
-    def remembering(op: str, source: Source, gradient: Gradient, given: Any) -> Form:
-        attributes = _key(given)
-        if attributes is None:
-            return form_of(op, source, gradient, given)
-        key = op, source, gradient, attributes
-        form = forms.get(key)
-        if form is None:
-            form = form_of(op, source, gradient, given)
-            with lock:
-                if len(forms) >= _REMEMBERED:
-                    del forms[next(iter(forms))]
-                forms[key] = form
-        return form
-
-    return remembering
+    with _forms_lock:
+        if len(_forms) >= _REMEMBERED:
+            del _forms[next(iter(_forms))]
+        _forms[key] = form
 
 
 def _key(values: tuple[object, ...]) -> tuple[object, ...] | None:
@@ -163,26 +153,20 @@ def _key(values: tuple[object, ...]) -> tuple[object, ...] | None:
     return tuple(parts)
 
 
-def source(op: str, name: str, value: object, grad_dtype: np.dtype[Any]) -> Source:
-    """Return what matters of the forward input, given itself or as a shape."""
+def source(
+    op: str, name: str, value: object, grad_dtype: np.dtype[Any]
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and dtype of the forward input, given itself or as a shape."""
     if type(value) is tuple and _INTEGER.issuperset(map(type, value)):
-        return Source(name, value, grad_dtype)  # checked with the form
+        return value, grad_dtype  # checked with the form
     if isinstance(value, np.ndarray):
         array = _arrays.check_array(op, name, value)
-        return Source(name, array.shape, array.dtype)
+        return array.shape, array.dtype
     if isinstance(value, (tuple, list)):
-        return Source(name, _attributes.shape(op, name, value), grad_dtype)
+        return _attributes.shape(op, name, value), grad_dtype
     raise TypeError(
         f"{op}: {name} must be a NumPy array or a shape, got {_attributes.found(value)}"
     )
-
-
-def given(value: object) -> object:
-    """Return an optional attribute, an empty list (how graphs write an absent one) as None."""
-    if value is None or isinstance(value, (int, float)):
-        return value
-    empty = isinstance(value, (list, tuple, np.ndarray)) and np.size(value) == 0
-    return None if empty else value
 
 
 def compute(
@@ -192,16 +176,23 @@ def compute(
     gradient_name: str,
     src: object,
     diff_dst: Array,
-    attributes: Any,
+    attributes: tuple[object, ...],
     out: Array | None,
     accumulate: object,
     num_threads: int | None,
 ) -> Array:
     """Check a call and compute its result."""
     _arrays.check_array(op, gradient_name, diff_dst)
-    forward = source(op, source_name, src, diff_dst.dtype)
-    gradient = Gradient(gradient_name, diff_dst.shape, diff_dst.dtype)
-    form = form_of(op, forward, gradient, attributes)
+    shape, dtype = diff_dst.shape, diff_dst.dtype
+    src_shape, src_dtype = source(op, source_name, src, dtype)
+    of_attributes = _key(attributes)
+    key = op, src_shape, src_dtype, shape, dtype, of_attributes
+    form = _forms.get(key) if of_attributes is not None else None
+    if form is None:
+        forward = Source(source_name, src_shape, src_dtype)
+        form = form_of(op, forward, Gradient(gradient_name, shape, dtype), attributes)
+        if of_attributes is not None:
+            _remember(key, form)
     inputs = {gradient_name: diff_dst}
     if isinstance(src, np.ndarray):
         inputs[source_name] = src
@@ -225,18 +216,55 @@ def run(
     )
     if result.size:
         grads = _arrays.native(diff_dst)
-        plan = form.plan(
-            form.contiguous if grads.flags.c_contiguous else form.innermost(grads.strides)
-        )
-        last = form.data_format == "NXC"
-        plan.run(grads, result, channels_last=last, accumulate=add, num_threads=threads)
+        contiguous = grads.flags.c_contiguous
+        plan = form.plan(form.contiguous if contiguous else form.innermost(grads.strides))
+        plan.run(grads, result, form.data_format == "NXC", add, threads)
     return result
 
 
 # -- forms ---------------------------------------------------------------------------------
 
 
-@remembered
+def _given(value: object) -> object:
+    """Return an optional attribute, an empty list (how graphs write an absent one) as None."""
+    if value is None or isinstance(value, (int, float)):
+        return value
+    empty = isinstance(value, (list, tuple, np.ndarray)) and np.size(value) == 0
+    return None if empty else value
+
+
+def interpolation_attributes(
+    sizes: object, mode: object, coordinates: object, scales: object, *others: object
+) -> InterpolationAttributes:
+    """Return the attributes of InterpolateBackward, of whose sizes and scales the first wins."""
+    sizes = _given(sizes)
+    scales = _given(scales) if sizes is None else None
+    data_format, coordinate_scales, antialias, cubic_coeff_a = others
+    return InterpolationAttributes(
+        sizes, mode, coordinates, scales, data_format, _given(coordinate_scales), antialias,
+        cubic_coeff_a,
+    )  # fmt: skip
+
+
+def backward_form(op: str, src: Source, diff_dst: Gradient, values: tuple[object, ...]) -> Form:
+    """Check attributes and shapes of InterpolateBackward."""
+    return interpolation_form(op, src, diff_dst, interpolation_attributes(*values))
+
+
+def backprop_form(op: str, src: Source, diff_dst: Gradient, values: tuple[object, ...]) -> Form:
+    """Check attributes and shapes of InterpolateBackprop, where sizes and scales exclude others."""
+    sizes, mode, coordinates, scales, data_format, coordinate_scales = values
+    if _given(sizes) is not None and _given(scales) is not None:
+        raise ValueError(
+            f"{op}: scales must be None where sizes is given, got {_attributes.found(scales)}"
+        )
+    of_coordinates = _given(coordinate_scales)
+    attributes = InterpolationAttributes(
+        _given(sizes), mode, coordinates, _given(scales), data_format, of_coordinates
+    )
+    return interpolation_form(op, src, diff_dst, attributes)
+
+
 def interpolation_form(
     op: str, src: Source, diff_dst: Gradient, given: InterpolationAttributes
 ) -> Form:
@@ -297,9 +325,9 @@ def interpolation_form(
     return _form(fmt, src, diff_dst, small, problem)
 
 
-@remembered
-def resize_form(op: str, src: Source, grads: Gradient, given: ResizeAttributes) -> Form:
+def resize_form(op: str, src: Source, grads: Gradient, values: tuple[object, ...]) -> Form:
     """Check attributes and shapes of ResizeBilinearV2Grad."""
+    given = ResizeAttributes(*values)
     if len(grads.shape) != 4:
         raise ValueError(f"{op}: grads must have 4 axes, got {len(grads.shape)}")
     fmt = _arrays.data_format(op, given.data_format, 4)

@@ -14,6 +14,7 @@ All four add in one order, so that they agree bit for bit.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,8 @@ _PLANE_GROUPS = 4
 # Elements loaded and stored by one task, about; and those worth a thread of its own.
 _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
-# The buffer protocol knows no bfloat16.
+# Bytes of buffers up to which they are kept for the next call.
+_SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
 _WORD = np.dtype(np.uint16)
 
@@ -94,6 +96,8 @@ class ResamplePlan:
     workspace_bytes: int
     tables_bytes: int
     _resampling: Any
+    _words: tuple[bool, bool]  # the buffer protocol knows no bfloat16
+    _spare: deque[Array]  # of one thread, kept for the next call
 
     def describe(self) -> str:
         """Return the plan in a line."""
@@ -106,24 +110,24 @@ class ResamplePlan:
         )
 
     def run(
-        self,
-        grads: Array,
-        result: Array,
-        *,
-        channels_last: bool,
-        accumulate: bool,
-        num_threads: int,
+        self, grads: Array, result: Array, channels_last: bool, accumulate: bool, num_threads: int
     ) -> None:
         """Compute `result` from `grads`."""
+        if self._words[0]:
+            grads = grads.view(_WORD)
+        if self._words[1]:
+            result = result.view(_WORD)
         threads = min(num_threads, self.max_threads)
-        self._resampling.run(
-            grads.view(_WORD) if self.problem.load_dtype == _BF16 else grads,
-            result.view(_WORD) if self.problem.store_dtype == _BF16 else result,
-            channels_last,
-            accumulate,
-            np.empty(threads * self.workspace_bytes, np.uint8),
-            threads,
-        )
+        # Taking is atomic, so that no two calls ever hold the same piece.
+        try:
+            spare = self._spare.pop() if threads == 1 else None
+        except IndexError:
+            spare = None
+        if spare is None:
+            spare = np.empty(threads * self.workspace_bytes, np.uint8)
+        self._resampling.run(grads, result, channels_last, accumulate, spare, threads)
+        if threads == 1:
+            self._spare.append(spare)
 
 
 def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
@@ -200,6 +204,9 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         "blocks": width.blocks if width else none,
         "patterns": width.patterns if width else none.astype(np.intc),
     }
+    workspace_bytes = _kernels.workspace_bytes(
+        dtype.itemsize, lanes, columns, products, longest[2], *whole
+    )
     return ResamplePlan(
         problem=problem,
         kernel=kernel,
@@ -208,10 +215,10 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         task_rows=task_rows,
         tasks=tasks,
         max_threads=max(1, min(tasks, planes * (src + dst) // _THREAD_ELEMENTS)),
-        workspace_bytes=_kernels.workspace_bytes(
-            dtype.itemsize, lanes, columns, products, longest[2], *whole
-        ),
+        workspace_bytes=workspace_bytes,
         tables_bytes=sum(array.nbytes for array in tables.values()),
+        _words=(problem.load_dtype == _BF16, problem.store_dtype == _BF16),
+        _spare=deque(maxlen=1 if workspace_bytes <= _SPARE_BYTES else 0),
         _resampling=_kernels.Resampling(
             kernel=_KERNEL_CODES[kernel],
             load_dtype=problem.load_dtype,

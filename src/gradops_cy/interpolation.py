@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from gradops_cy import _attributes
 from gradops_cy._arrays import Array
 from gradops_cy._interpolation_call import (
-    InterpolationAttributes,
-    ResizeAttributes,
+    backprop_form,
+    backward_form,
     compute,
-    given,
-    interpolation_form,
+    interpolation_attributes,
     resize_form,
 )
 from gradops_cy._interpolation_reuse import InterpolationPlan
@@ -152,13 +150,13 @@ def interpolate_backward(
     >>> interpolate_backward((1, 2, 1), diff_dst, mode="nearest").ravel()
     array([1., 5.], dtype=float32)
     """
-    attributes = _attributes_of(
+    attributes = (
         sizes, mode, coordinate_transformation_mode, scales, data_format, coordinate_scales,
         antialias, cubic_coeff_a,
     )  # fmt: skip
     op = "interpolate_backward"
     return compute(
-        op, interpolation_form, "src", "diff_dst", src, diff_dst, attributes, out, accumulate,
+        op, backward_form, "src", "diff_dst", src, diff_dst, attributes, out, accumulate,
         num_threads,
     )  # fmt: skip
 
@@ -221,7 +219,7 @@ def interpolate_backward_plan(
     array([2.5, 9.5], dtype=float32)
     """
     op = "interpolate_backward_plan"
-    attributes = _attributes_of(
+    attributes = interpolation_attributes(
         sizes, mode, coordinate_transformation_mode, scales, data_format, coordinate_scales,
         antialias, cubic_coeff_a,
     )  # fmt: skip
@@ -305,21 +303,11 @@ def interpolate_backprop(
            [4., 4.]], dtype=float32)
     """
     op = "interpolate_backprop"
-    extents, ratios = given(sizes), given(scales)
-    if extents is not None and ratios is not None:
-        raise ValueError(
-            f"{op}: scales must be None where sizes is given, got {_attributes.found(scales)}"
-        )
-    attributes = InterpolationAttributes(
-        extents,
-        mode,
-        coordinate_transformation_mode,
-        ratios,
-        data_format,
-        given(coordinate_scales),
-    )
+    attributes = (
+        sizes, mode, coordinate_transformation_mode, scales, data_format, coordinate_scales,
+    )  # fmt: skip
     return compute(
-        op, interpolation_form, "input_forward", "output_delta", input_forward, output_delta,
+        op, backprop_form, "input_forward", "output_delta", input_forward, output_delta,
         attributes, out, accumulate, num_threads,
     )  # fmt: skip
 
@@ -410,21 +398,8 @@ def resize_bilinear_v2_grad(
            [4., 4.]], dtype=float32)
     """
     op = "resize_bilinear_v2_grad"
-    attributes = ResizeAttributes(align_corners, half_pixel_centers, scales, data_format)
+    attributes = align_corners, half_pixel_centers, scales, data_format
     return compute(
         op, resize_form, "original_image", "grads", original_image, grads, attributes, out,
         accumulate, num_threads,
-    )  # fmt: skip
-
-
-def _attributes_of(
-    sizes: object, mode: object, coordinates: object, scales: object, *others: object
-) -> InterpolationAttributes:
-    """Return the attributes of InterpolateBackward, of whose sizes and scales the first wins."""
-    sizes = given(sizes)
-    scales = given(scales) if sizes is None else None
-    data_format, coordinate_scales, antialias, cubic_coeff_a = others
-    return InterpolationAttributes(
-        sizes, mode, coordinates, scales, data_format, given(coordinate_scales), antialias,
-        cubic_coeff_a,
     )  # fmt: skip
