@@ -42,9 +42,11 @@ _RUNS_IN_BLOCK = 4
 # Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
 _FEW_CHANNELS = 8
 _FEW_ROWS = 3
-# The kernel of widths takes NXC with fewer channels than this, and NCX from this width on; it puts
-# rows side by side up to so many positions, and cuts them into chunks of about so many elements.
+# The kernel of widths takes NXC with fewer channels than this (than so many vectors, where the width
+# does not grow), and NCX from this width on; it puts rows side by side up to so many positions, and
+# cuts them into chunks of about so many elements.
 _KERNEL_WIDTH_CHANNELS = 16
+_KERNEL_WIDTH_VECTORS = 4
 _WIDE = 24
 _GROUP_ELEMENTS = 128
 _CHUNK_ELEMENTS = 4096
@@ -138,10 +140,12 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         for src, dst, scale in zip(problem.src, problem.dst, problem.scales, strict=True)
     ]
     longest = [int(axis.count.max()) for axis in axes]
-    kernel = _kernel(problem, innermost)
+    permutes = _kernels.WIDTH_LANES > 0 and not problem.computes_f64
+    kernel = _kernel(problem, innermost, permutes=permutes)
     width = _width_table(problem, innermost, axes[2]) if kernel == "width" else None
     if kernel == "width" and width is None:
-        kernel = "rows"
+        few = innermost == "width" or problem.channels < _KERNEL_WIDTH_CHANNELS
+        kernel = "rows" if few else "channels"
 
     place, pieces = 0, []
     for axis in axes[: 2 if width else 3]:
@@ -239,12 +243,14 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     )
 
 
-def _kernel(problem: ResampleProblem, innermost: Innermost) -> str:
+def _kernel(problem: ResampleProblem, innermost: Innermost, *, permutes: bool) -> str:
     """Choose what the lanes are; the result does not depend on it."""
     rows = problem.batch * problem.src[0] * problem.src[1]
-    permutes = _kernels.WIDTH_LANES and not problem.computes_f64
     if innermost == "channels":
-        if permutes and problem.channels < _KERNEL_WIDTH_CHANNELS:
+        limit = _KERNEL_WIDTH_CHANNELS
+        if problem.dst[2] <= problem.src[2]:
+            limit = max(limit, _KERNEL_WIDTH_VECTORS * _kernels.WIDTH_LANES)
+        if permutes and problem.channels < limit:
             return "width"
         few = problem.channels < _FEW_CHANNELS and rows >= _FEW_ROWS
         return "rows" if few else "channels"
