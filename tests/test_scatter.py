@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from gradops_cy import _convolution_blocks as blocks
+from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_plan as plans
 from tests.cases import conv_cases, layer
 from tests.tolerances import DTYPES
@@ -25,12 +27,12 @@ FIRST = {
 @pytest.fixture
 def forced(monkeypatch):
     """Compute every convolution that is not transposed by SCATTER."""
-    choose = plans.Plan._choose_kernel
+    choose = choice.choose_kernel
 
-    def scatter(plan):
-        return choose(plan) if plan.problem.transposed else plans.SCATTER
+    def scatter(problem, *rest):
+        return choose(problem, *rest) if problem.transposed else choice.SCATTER
 
-    monkeypatch.setattr(plans.Plan, "_choose_kernel", scatter)
+    monkeypatch.setattr(choice, "choose_kernel", scatter)
     plans.plan_for.cache_clear()
     yield
     plans.plan_for.cache_clear()
@@ -58,10 +60,10 @@ def test_cuts_do_not_change_a_bit(forced, monkeypatch, name, data_format, dtype)
     case = replace(FIRST[name], dtype=dtype, data_format=data_format)
     arrays = case.formatted(*case.arrays())
     whole = case.call(*arrays, num_threads=1)
-    monkeypatch.setattr(plans, "TASK_FLOP", 1)
+    monkeypatch.setattr(blocks, "TASK_FLOP", 1)
     monkeypatch.setattr(plans, "THREAD_FLOP", 1)
     for workspace in (1 << 10, 1 << 14, 1 << 16, 1 << 20):
-        monkeypatch.setattr(plans, "WORKSPACE", workspace)
+        monkeypatch.setattr(blocks, "WORKSPACE", workspace)
         for threads in (1, 3):
             plans.plan_for.cache_clear()
             assert case.call(*arrays, num_threads=threads).tobytes() == whole.tobytes()

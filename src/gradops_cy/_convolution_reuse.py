@@ -12,7 +12,8 @@ import numpy as np
 from gradops_cy import _arrays, _attributes, _convolution_plan, _threads
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_call import ConvAttributes, FormOf
-from gradops_cy._convolution_plan import Layout, Plan
+from gradops_cy._convolution_choice import Layout
+from gradops_cy._convolution_plan import Plan
 
 # The weights as given, and for every layout and number of threads met so far their plan and panels.
 _State = tuple[Array, dict[tuple[Layout, int], tuple[Plan, Array]]]

@@ -6,6 +6,7 @@ channels fastest. Taps along the last axis are one run of the sums, or with dila
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -48,6 +49,17 @@ def by_column(problem: ConvProblem, weights: Array) -> Array:
 def margin(problem: ConvProblem) -> int:
     """Return how far positions of a block reach beyond it along the last axis."""
     return (problem.kernel[2] - 1) * problem.dilations[2]
+
+
+def box_pitch(problem: ConvProblem, width: int) -> int:
+    """Return the elements of a row of the sums of `width` positions."""
+    return (width * problem.strides[2] + 2 * margin(problem)) * problem.input_channels
+
+
+def box_elements(problem: ConvProblem, block: Sequence[int], lanes: int) -> int:
+    """Return the size of a block's sums, with what the last run touches beyond them."""
+    rows = block[0] * problem.strides[0] * block[1] * problem.strides[1]
+    return rows * box_pitch(problem, block[2]) + lanes
 
 
 def tables(problem: ConvProblem, lanes: int) -> tuple[Array, Array]:

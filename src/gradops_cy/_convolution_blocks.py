@@ -1,0 +1,248 @@
+"""How large the blocks of a convolution are: for the caches, and for every thread to have some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from math import gcd, prod
+
+import numpy as np
+
+from gradops_cy import _convolution_columns, _convolution_scatter
+from gradops_cy._arrays import Array
+from gradops_cy._convolution_choice import (
+    AMX,
+    AMX_COLUMNS,
+    AMX_K,
+    BLOCK_WIDTH,
+    COLUMNS,
+    DEPTHWISE,
+    GROUPED,
+    ROWS,
+    SCATTER,
+    Choice,
+)
+from gradops_cy._convolution_cut import Cut
+from gradops_cy._rounding import up
+
+# One task's window and results should stay in a core's second-level cache.
+WORKSPACE = 1 << 20
+# The weights of a channel block that should stay in a core's second-level cache.
+PANEL = 1 << 18
+# Enough positions to use a weight panel well while it is in cache.
+BLOCK_POSITIONS = 512
+# Channels that are transposed together: their rows should stay in the first-level cache.
+BOX_VECTORS = 2
+# The spread rows of a vector of lanes should stay there too.
+RING_BYTES = 1 << 15
+# Below this a task is not worth its own window.
+TASK_FLOP = 1 << 21
+
+
+def cut(choice: Choice, num_threads: int) -> Cut:
+    """Cut the work of a kernel into tasks."""
+    width = min(choice.counts[2], BLOCK_WIDTH)
+    flatten = choice.kernel in (COLUMNS, AMX) and _convolution_columns.flattens(choice, width)
+    nv = choice.tiles.rows_nv
+    if choice.kernel == COLUMNS:
+        nv = _convolution_columns.tile_vectors(choice, flatten, width)
+    blocks, group_panel = _channel_blocks(choice, nv)
+    chunk, groups = _panel_chunk(choice), _task_groups(choice)
+    first = Cut(choice, chunk, nv, flatten, blocks, group_panel, groups, (1, 1, width))
+    if choice.kernel == SCATTER:
+        return _cut_for_scatter(first, num_threads)
+    # Rows are cut where their spread form would not stay in the first-level cache.
+    while choice.kernel == GROUPED and first.block[2] > 1 and _spread_bytes(first) > RING_BYTES:
+        first = first.evened(2, first.block[2] - 1)
+    return _split_for_threads(_grow(_fit_workspace(first)), num_threads)
+
+
+def _panel_chunk(choice: Choice) -> int:
+    """Return how many channels of diff_dst are summed at a time.
+
+    A panel of so many stays in the second-level cache while all positions of a block use it.
+    Of the problem and the kernel alone: where a sum is cut decides its last bits.
+    """
+    outputs, inputs = choice.problem.output_channels, choice.problem.input_channels
+    if not choice.windowed and choice.kernel == AMX:
+        return outputs
+    if choice.kernel == ROWS:
+        unit = choice.lanes * choice.size
+        widest = choice.tiles.rows_nv * unit
+    elif choice.kernel == AMX:
+        unit = AMX_COLUMNS * 2
+        widest = 2 * unit
+    else:
+        return outputs
+    channel = len(choice.taps) * min(widest, up(inputs * choice.size, unit))
+    if outputs * channel <= 2 * PANEL:
+        return outputs
+    return min(outputs, max(64, PANEL // channel // AMX_K * AMX_K))
+
+
+def _task_groups(choice: Choice) -> int:
+    """Return the groups of a task, before there is a reason to take fewer or more."""
+    problem = choice.problem
+    if not choice.over_groups:
+        return 1
+    if not choice.windowed:
+        return problem.groups
+    vectors = BOX_VECTORS if choice.kernel == DEPTHWISE else 1
+    return min(problem.groups, max(1, vectors * choice.lanes // problem.input_channels))
+
+
+def _channel_blocks(choice: Choice, nv: int) -> tuple[Array, int]:
+    """Tabulate the channel blocks, and return the elements of a group's panels.
+
+    Blocks: first channel, channels, tile width, panel offset.
+    """
+    problem = choice.problem
+    inputs, taps = problem.input_channels, len(choice.taps)
+    if choice.kernel == SCATTER:
+        inputs, taps = _convolution_scatter.columns(problem), 1
+    if choice.over_groups:
+        # The last row of lanes may be read a vector too far.
+        row = up(problem.diff_src_channels, choice.lanes) + choice.lanes
+        return np.array([[0, inputs, 0, 0]], np.intp), row
+    unit, limit = {
+        ROWS: (choice.lanes, choice.tiles.rows_nv),
+        COLUMNS: (1, choice.tiles.shapes[nv]),
+        AMX: (AMX_COLUMNS, 2),
+    }[choice.panel_kernel]
+    units = -(-inputs // unit)
+    count = -(-units // limit)
+    edges = [units * i // count for i in range(count + 1)]
+    outputs = problem.output_channels
+    reduction = taps * (up(outputs, AMX_K) if choice.amx else outputs)
+    blocks = [
+        [a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction]
+        for a, b in pairwise(edges)
+    ]
+    return np.array(blocks, np.intp), units * unit * reduction
+
+
+def _cut_for_scatter(whole: Cut, num_threads: int) -> Cut:
+    """Take as large a block as fits: its neighbours compute what reaches into both."""
+    problem, counts = whole.choice.problem, whole.choice.counts
+    found = replace(whole, block=counts)
+    # The product has its own size; it is the sums that a smaller block makes smaller.
+    while found.box_bytes > WORKSPACE // 2 and (smaller := _half_scatter_block(found)):
+        found = smaller
+    wanted = 2 * num_threads if num_threads > 1 else 1
+    while found.tasks < wanted and problem.flop // found.tasks > TASK_FLOP:
+        parts = _half_groups(found) or _half_scatter_block(found)
+        if parts is None:
+            break
+        found = parts
+    return found
+
+
+def _half_scatter_block(whole: Cut) -> Cut | None:
+    """Halve the block on the axis where neighbours share least."""
+    problem, block = whole.choice.problem, whole.block
+    axis = max((0, 1), key=lambda a: block[a] * problem.strides[a] / problem.kernel[a])
+    axis = axis if block[axis] > 1 else 2
+    return _half_block(whole, axis) if block[axis] > 1 else None
+
+
+def _half_block(whole: Cut, axis: int) -> Cut:
+    return whole.evened(axis, -(-whole.block[axis] // 2))
+
+
+def _half_groups(whole: Cut) -> Cut | None:
+    """Give a task half of its groups where that is possible."""
+    choice, unit = whole.choice, 1
+    if choice.over_groups:
+        # Whole vectors: a range of fewer lanes would read and write its neighbour's.
+        unit = choice.lanes // gcd(choice.lanes, choice.problem.input_channels)
+    if whole.task_groups <= unit:
+        return None
+    return replace(whole, task_groups=up(-(-whole.task_groups // 2), unit))
+
+
+def _split_channels(whole: Cut) -> Cut:
+    return replace(whole, channel_splits=min(2 * whole.channel_splits, len(whole.blocks)))
+
+
+def _spread_bytes(whole: Cut) -> int:
+    return whole.ring_elements * whole.choice.size
+
+
+def _fit_workspace(found: Cut) -> Cut:
+    """Make tasks smaller until one fits its workspace."""
+    while found.scratch_bytes > WORKSPACE and (smaller := _smaller(found)):
+        found = smaller
+    return found
+
+
+def _smaller(whole: Cut) -> Cut | None:
+    """Cut groups, channels, rows or at last residue classes; return nothing if all are cut."""
+    choice, width = whole.choice, whole.block[2]
+    fewer = _half_groups(whole)
+    if fewer:
+        return fewer
+    if choice.windowed and whole.chunk > 64 and not choice.over_groups:
+        return replace(whole, chunk=up(whole.chunk // 2, AMX_K))
+    # Tiles that are loaded from diff_dst need rows that are not cut.
+    whole_rows = choice.kernel == AMX and not choice.windowed
+    if width > 4 * choice.lanes and not whole_rows:
+        return whole.evened(2, up(width // 2, choice.lanes))
+    if whole.channel_splits < len(whole.blocks):
+        return _split_channels(whole)
+    if width > 1 and not whole_rows:
+        return _half_block(whole, 2)
+    classes = len(choice.residues)
+    if not choice.over_groups and whole.class_splits < classes:
+        return replace(whole, class_splits=min(2 * whole.class_splits, classes))
+    return None
+
+
+def _grow(found: Cut) -> Cut:
+    """Take more rows into a task while they fit, on the axis first whose halo weighs most."""
+    choice = found.choice
+    counts, kernel = choice.counts, choice.problem.kernel
+    # A window of three axes is mostly halo unless the block is large.
+    limit = BLOCK_POSITIONS * (4 if choice.windowed and kernel[0] > 1 else 1)
+    growing = {axis for axis in (0, 1) if found.block[axis] < counts[axis]}
+    while growing:
+        axis = max(sorted(growing, reverse=True), key=lambda a: kernel[a] / found.block[a])
+        larger = found.extended(axis, min(2 * found.block[axis], counts[axis]))
+        enough = prod(larger.block) > limit and found.block[axis] > 2
+        if enough or larger.scratch_bytes > WORKSPACE:
+            growing.discard(axis)
+            continue
+        found = larger
+        if found.block[axis] == counts[axis]:
+            growing.discard(axis)
+    return found.evened(1, found.block[1]).evened(0, found.block[0])
+
+
+def _split_for_threads(found: Cut, num_threads: int) -> Cut:
+    """Group small tasks together, or cut few large ones, so that every thread has some."""
+    choice, tasks = found.choice, found.tasks
+    problem = choice.problem
+    flop = problem.flop // tasks
+    if not choice.over_groups and problem.groups > 1 and flop < TASK_FLOP:
+        fewest = max(1, tasks // (4 * num_threads))
+        together = max(1, min(problem.groups, TASK_FLOP // max(flop, 1), fewest))
+        found = replace(found, task_groups=together)
+    wanted = 3 * num_threads if num_threads > 1 else 1
+    while found.tasks < wanted and problem.flop // found.tasks > TASK_FLOP:
+        parts = _parts(found)
+        if parts is None:
+            break
+        found = parts
+    return found
+
+
+def _parts(whole: Cut) -> Cut | None:
+    """Cut a task's channels, positions or groups in two; return nothing if it has one of each."""
+    axis = max((0, 1), key=lambda a: whole.block[a])
+    # Cutting positions reads the weights once more, cutting channels the positions.
+    rows_first = prod(whole.block) > 4 * BLOCK_POSITIONS // len(whole.choice.residues)
+    splittable = whole.channel_splits < len(whole.blocks)
+    if splittable and not rows_first:
+        return _split_channels(whole)
+    if whole.block[axis] > 1:
+        return _half_block(whole, axis)
+    return _split_channels(whole) if splittable else _half_groups(whole)

@@ -1,0 +1,204 @@
+"""Which kernel computes a convolution, and what it reads and writes in place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+from gradops_cy import _convolution_grouped, _convolution_scatter, _convolution_taps, _isa
+from gradops_cy._arrays import Array
+from gradops_cy._convolution_axis import Axis
+from gradops_cy._convolution_problem import ConvProblem, Triple
+from gradops_cy._rounding import up
+
+ROWS, COLUMNS, GROUPED, AMX, DEPTHWISE, SCATTER = range(6)
+KERNEL_NAMES = ("rows", "columns", "grouped", "amx", "depthwise", "scatter")
+AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
+# Bytes of weights that a tile of positions passes by.
+AMX_PANELS = 1 << 18
+# A row longer than this is cut into blocks.
+BLOCK_WIDTH = 2048
+
+KERNELS: Any = _isa.kernels("convolution")
+
+
+class Tiles(NamedTuple):
+    """The register tiles of the tier for one computing type."""
+
+    shapes: dict[int, int]  # rows by vectors
+    lanes: int
+    rows_nv: int  # the most vectors of a ROWS tile
+    has_amx: bool
+
+
+@lru_cache
+def _tiles(f64: bool) -> Tiles:
+    return Tiles(*KERNELS.tile_shapes(f64))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the arrays' strides allow: channels next to each other or not."""
+
+    diff_dst_channels_last: bool
+    diff_src_channels_last: bool
+    accumulate: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The kernel of a problem in one layout, and what follows from it alone."""
+
+    problem: ConvProblem
+    layout: Layout
+    exact_halo: bool
+    tiles: Tiles
+    kernel: int
+    amx: bool  # bfloat16 tiles multiply
+    windowed: bool  # diff_dst is read through a window in scratch
+    direct: bool  # diff_src is written without scratch
+    zero_first: bool
+    counts: Triple  # most positions of a residue class on each axis
+    residues: Array  # see _convolution_taps.tables
+    taps: Array
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return self.tiles.lanes
+
+    @property
+    def size(self) -> int:
+        """Bytes of the type that sums."""
+        return 8 if self.problem.dtype == 3 else 4
+
+    @property
+    def out_steps(self) -> Triple:
+        """Steps from position to position of a residue class."""
+        return _convolution_taps.out_steps(self.problem)
+
+    @property
+    def over_groups(self) -> bool:
+        """Whether the lanes of a vector are channels of several groups."""
+        return self.kernel in (GROUPED, DEPTHWISE)
+
+    @property
+    def phased(self) -> bool:
+        """Whether the kernel needs consecutive positions to read consecutive entries."""
+        return _phased(self.kernel)
+
+    @property
+    def panel_kernel(self) -> int:
+        """The kernel whose panels this one reads."""
+        if self.kernel == SCATTER:
+            return AMX if self.amx else ROWS
+        return self.kernel
+
+    def axis(self, number: int, block: int) -> Axis:
+        """Return the table of one axis for blocks of `block` positions."""
+        return _convolution_taps.axis(self.problem, number, block, self.phased)
+
+
+def _phased(kernel: int) -> bool:
+    return kernel in (COLUMNS, AMX, GROUPED)
+
+
+def choose(problem: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
+    """Choose the kernel and decide what it reads and writes without scratch."""
+    tiles = _tiles(problem.dtype == 3)
+    kernel = choose_kernel(problem, layout, tiles, exact_halo)
+    residues, taps = _convolution_taps.tables(problem, _phased(kernel))
+    has_amx = problem.dtype == 2 and tiles.has_amx
+    plain = problem.dtype in (0, 3)
+    # Taps of few channels are summed in one run, which a window makes of them.
+    short = problem.output_channels < tiles.lanes and problem.kernel[2] > 1
+    reads = plain and layout.diff_dst_channels_last and not short
+    writes = plain and layout.diff_src_channels_last and not layout.accumulate
+    if kernel in (GROUPED, DEPTHWISE):
+        direct = layout.diff_dst_channels_last and layout.diff_src_channels_last
+        windowed = not direct
+    else:
+        windowed = not (kernel in (ROWS, SCATTER) and reads)
+        direct = kernel == ROWS and writes and problem.input_channels % tiles.lanes == 0
+    if kernel == AMX:
+        # A tile's whole sum is rounded at once (without taps there are no tiles).
+        direct = layout.diff_src_channels_last and len(taps) > 0
+        windowed = not (layout.diff_dst_channels_last and _reads_tiles(problem, residues, taps))
+    return Choice(
+        problem,
+        layout,
+        exact_halo,
+        tiles,
+        kernel,
+        amx=has_amx and kernel in (AMX, SCATTER),
+        windowed=windowed,
+        direct=direct,
+        zero_first=_convolution_taps.zero_first(problem),
+        counts=_convolution_taps.counts(problem),
+        residues=residues,
+        taps=taps,
+    )
+
+
+def _reads_tiles(problem: ConvProblem, residues: Array, taps: Array) -> bool:
+    """Whether AMX tiles can be loaded from diff_dst: whole ones, and no tap outside."""
+    outputs, counts = problem.output_channels, _convolution_taps.counts(problem)
+    if outputs % AMX_K or not len(taps) or not AMX_ROWS <= counts[2] <= BLOCK_WIDTH:
+        return False
+    # diff_dst comes from memory each time, a window from the second-level cache.
+    panels = len(taps) * outputs * up(problem.input_channels, AMX_COLUMNS) * 2
+    if panels > 2 * AMX_PANELS * len(residues):
+        return False
+    axes = [_convolution_taps.axis(problem, number, 1, True) for number in range(3)]
+    return all(
+        axis.offsets.min() >= 0
+        and axis.offsets.max() + (count - 1) * axis.in_step < axis.source
+        for axis, count in zip(axes, counts, strict=True)
+    )
+
+
+def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo: bool) -> int:
+    """Weigh the kernels by the share of lanes at work and by the cost of changing layout."""
+    last, lanes = layout.diff_src_channels_last, tiles.lanes
+    direct = last and layout.diff_dst_channels_last
+    zero_first = _convolution_taps.zero_first(problem)
+    inputs, outputs = problem.input_channels, problem.output_channels
+    if inputs == outputs == 1:
+        if direct and problem.groups > 1:
+            return DEPTHWISE
+        if 2 * problem.groups >= lanes and not zero_first:
+            return DEPTHWISE
+    out_steps = _convolution_taps.out_steps(problem)
+    # Cycles of arithmetic on an element of either tensor, against about 1.5 to move it across.
+    products = prod(problem.kernel) / (2 * lanes)
+    sums = products * outputs / prod(out_steps)
+    move = products * inputs / (products * inputs + 1.5) * sums / (sums + 1.5)
+    _, height, width = counts = _convolution_taps.counts(problem)
+    flat = height * (width + problem.kernel[2] // out_steps[2])
+    across = max(width / up(width, lanes), height * width / up(flat, lanes))
+    # A tile of few rows loads more than it multiplies.
+    rows = min(inputs, max(tiles.shapes.values()))
+    # Positions that read every other entry go through a window sorted by residues.
+    phases = 0.6 if problem.transposed and problem.strides[2] > 1 else 1.0
+    scores = {
+        ROWS: inputs / up(inputs, lanes) * (1 if last else move),
+        # Its window and its results pass through the second-level cache once more.
+        COLUMNS: 0.7 * phases * across * rows / (rows + 1) * (move if last else 1),
+    }
+    if problem.groups > 1 and inputs < lanes and (direct or not zero_first):
+        few = prod(counts[1:]) <= 256 or prod(out_steps) > 1
+        scores[GROUPED] = _convolution_grouped.score(problem, lanes, direct, few, move)
+    amx = problem.dtype == 2 and tiles.has_amx
+    if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
+        scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, amx)
+    if amx:
+        # About eight times the float32 rate, on whole tiles.
+        whole = inputs / up(inputs, AMX_COLUMNS) * outputs / up(outputs, AMX_K)
+        scores[AMX] = 8 * whole * (1 if last else move)
+        if GROUPED in scores:  # much of each group's time is not spent in tiles
+            scores[AMX] *= 0.7
+    best = max(scores, key=lambda kernel: scores[kernel])
+    # The kernels that can leave out products with padding.
+    return ROWS if exact_halo and best not in (GROUPED, SCATTER) else best

@@ -1,0 +1,302 @@
+"""How the work of a convolution is cut into tasks, and the scratch that a task needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from math import prod
+from operator import mul
+from typing import NamedTuple
+
+from gradops_cy import _convolution_columns, _convolution_grouped, _convolution_scatter
+from gradops_cy._arrays import Array
+from gradops_cy._convolution_axis import Axis
+from gradops_cy._convolution_choice import (
+    AMX,
+    AMX_COLUMNS,
+    AMX_K,
+    AMX_ROWS,
+    COLUMNS,
+    DEPTHWISE,
+    GROUPED,
+    KERNELS,
+    ROWS,
+    SCATTER,
+    Choice,
+)
+from gradops_cy._convolution_problem import Triple
+from gradops_cy._rounding import even, up
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """What one task computes: some groups, a block of positions, a range of channel blocks."""
+
+    choice: Choice
+    chunk: int  # channels of diff_dst that are summed at a time
+    nv: int  # vectors of a tile
+    flatten: bool  # rows of a plane run into each other
+    blocks: Array  # channel blocks: first channel, channels, tile width, panel offset
+    group_panel: int  # elements of a group's packed weights
+    task_groups: int
+    block: Triple
+    channel_splits: int = 1
+    class_splits: int = 1
+
+    def extended(self, axis: int, extent: int) -> Cut:
+        """Return the cut with blocks of `extent` positions on an axis."""
+        block = list(self.block)
+        block[axis] = extent
+        return replace(self, block=(block[0], block[1], block[2]))
+
+    def evened(self, axis: int, extent: int) -> Cut:
+        """Return the cut with as many blocks on an axis as `extent` makes, even ones."""
+        return self.extended(axis, even(self.choice.counts[axis], extent))
+
+    @property
+    def _blocks(self) -> int:
+        """Blocks of positions of an image."""
+        return prod(-(-n // b) for n, b in zip(self.choice.counts, self.block, strict=True))
+
+    @property
+    def tasks(self) -> int:
+        """Independent pieces of work."""
+        problem = self.choice.problem
+        ranges = -(-problem.groups // self.task_groups)
+        return problem.batch * ranges * self._blocks * self.channel_splits * self.class_splits
+
+    @property
+    def packs_in_tasks(self) -> bool:
+        """Whether every panel is used by one task alone, which then had best pack it."""
+        choice = self.choice
+        once = choice.problem.batch * self._blocks * self.class_splits == 1
+        plain = not choice.exact_halo and not choice.layout.accumulate
+        return once and plain and choice.kernel in (ROWS, AMX)
+
+    @property
+    def direct(self) -> bool:
+        """Whether diff_src is written without scratch: a tile is rounded when its sum is whole."""
+        choice = self.choice
+        partial = choice.kernel == AMX and self.chunk < choice.problem.output_channels
+        return choice.direct and not partial
+
+    @property
+    def interleave(self) -> bool:
+        """Whether residue classes that share their rows are stored together."""
+        choice = self.choice
+        scattered = choice.out_steps[2] > 1 and not choice.layout.diff_src_channels_last
+        return scattered and self.class_splits == 1 and not choice.zero_first
+
+    @cached_property
+    def axes(self) -> list[Axis]:
+        """The tables of the three axes."""
+        return [self.choice.axis(number, block) for number, block in enumerate(self.block)]
+
+    @property
+    def merge(self) -> int:
+        """How many taps along the last axis are one run of memory in the window."""
+        choice = self.choice
+        mergeable = choice.kernel == ROWS and choice.windowed and not choice.exact_halo
+        if not mergeable or self.chunk < choice.problem.output_channels:
+            return 1
+        axis = self.axes[2]
+        return len(axis.taps) if axis.out_step == 1 and axis.adjacent else 1
+
+    # -- results in scratch ----------------------------------------------------------------
+
+    @property
+    def result_positions(self) -> int:
+        """Positions of a task's results in scratch, over its residue classes."""
+        choice = self.choice
+        depth, height, width = self.block
+        positions = prod(self.block)
+        if choice.kernel in (COLUMNS, AMX):
+            unit = _convolution_columns.unit(choice, self.flatten, self.nv, height, width)
+            positions = depth * unit * (1 if self.flatten else height)
+        return positions * -(-len(choice.residues) // self.class_splits)
+
+    @property
+    def result_pitch(self) -> int:
+        """Elements from position to position of the results; COLUMNS: from channel to channel."""
+        choice = self.choice
+        if choice.kernel == COLUMNS:
+            return self.result_positions
+        if choice.kernel == AMX and self.direct:
+            return 2 * AMX_COLUMNS
+        if choice.over_groups:
+            return up(self.task_groups * choice.problem.input_channels, choice.lanes)
+        splits = self.channel_splits
+        edges = [len(self.blocks) * i // splits for i in range(splits + 1)]
+        widths = self.blocks[:, 2] * (AMX_COLUMNS if choice.amx else choice.lanes)
+        return max(int(widths[a:b].sum()) for a, b in pairwise(edges))
+
+    @property
+    def strip(self) -> int:
+        """Positions that SCATTER multiplies at a time."""
+        return _convolution_scatter.strip(self.result_pitch, self.choice.amx)
+
+    @property
+    def box_pitch(self) -> int:
+        """Elements of a row of SCATTER's sums."""
+        return _convolution_scatter.box_pitch(self.choice.problem, self.block[2])
+
+    @property
+    def box_bytes(self) -> int:
+        """Bytes of SCATTER's sums."""
+        choice = self.choice
+        elements = _convolution_scatter.box_elements(choice.problem, self.block, choice.lanes)
+        return up(elements * choice.size, 64)
+
+    @property
+    def ring_elements(self) -> int:
+        """Elements of the rows that GROUPED spreads for one vector of lanes."""
+        choice = self.choice
+        outputs = choice.problem.output_channels
+        return _convolution_grouped.ring_elements(self.axes, outputs, choice.lanes)
+
+    # -- scratch ---------------------------------------------------------------------------
+
+    @property
+    def scratch(self) -> dict[str, int]:
+        """Bytes of the parts of a thread's scratch."""
+        choice = self.choice
+        axes, size, width = self.axes, choice.size, self.block[2]
+        need = _NEEDS[choice.kernel](self)
+        # Strips of 16 rows that lie across: of positions, or of as many channels as there are.
+        step = choice.out_steps[2]
+        streams = step if self.interleave else 1
+        staging = max(
+            16 * max(need.channels, need.sums),
+            min(16, need.channels) * max(axes[2].window, _source_extent(axes[2])),
+            min(16, need.sums) * width * step,
+            17 * streams * (width + 1) + choice.lanes if streams > 1 else 0,
+        )
+        sizes = {
+            "zero_bytes": need.zeros * size,
+            "window_bytes": need.window * (2 if choice.amx else size),
+            "result_bytes": need.results * size,
+            "pointer_bytes": need.pointers * 8,
+            "staging_bytes": staging * size,
+            "panel_bytes": 0,
+            "packing_bytes": 0,
+        }
+        if self.packs_in_tasks:
+            unit = {ROWS: choice.lanes * size, AMX: AMX_COLUMNS * 2}[choice.kernel]
+            rows = up(self.chunk, AMX_K) if choice.amx else self.chunk
+            taps = len(choice.taps)
+            sizes["panel_bytes"] = taps * rows * int(self.blocks[:, 2].max()) * unit
+            sizes["packing_bytes"] = KERNELS.pack_staging(taps)
+        return {name: up(value, 64) for name, value in sizes.items()}
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of a thread's scratch."""
+        return sum(self.scratch.values())
+
+
+class _Need(NamedTuple):
+    """What a kernel keeps in scratch, in elements (pointers in words)."""
+
+    window: int
+    results: int
+    pointers: int
+    channels: int  # of diff_dst, staged on their way into the window
+    sums: int  # channels of diff_src, staged on their way out
+    zeros: int = 0
+
+
+def _most_taps(choice: Choice) -> int:
+    """Return the taps of the residue class that has most."""
+    return int((choice.residues[:, 4] - choice.residues[:, 3]).max())
+
+
+def _window(cut: Cut) -> int:
+    return prod(axis.window for axis in cut.axes)
+
+
+def _source_extent(axis: Axis) -> int:
+    """Return the source coordinates that a block spans at most."""
+    if not len(axis.offsets):
+        return 0
+    span = int(axis.offsets.max() - axis.offsets.min()) + (axis.block - 1) * axis.in_step + 1
+    return min(axis.source, span)
+
+
+def _rows_need(cut: Cut) -> _Need:
+    pitch, merge = cut.result_pitch, cut.merge
+    return _Need(
+        window=_window(cut) * cut.chunk if cut.choice.windowed else 0,
+        results=0 if cut.direct else cut.result_positions * pitch,
+        pointers=prod(cut.block) * (1 + _most_taps(cut.choice) // merge),
+        channels=cut.chunk,
+        sums=pitch,
+        zeros=cut.chunk * merge,
+    )
+
+
+def _columns_need(cut: Cut) -> _Need:
+    rows = -(-len(cut.blocks) // cut.channel_splits) * int(cut.blocks[:, 1].max())
+    # Tiles run on past the window's last entry.
+    beyond = cut.nv * cut.choice.lanes + cut.axes[2].window
+    return _Need(
+        window=_window(cut) * cut.chunk + beyond,
+        results=rows * cut.result_pitch,
+        pointers=_most_taps(cut.choice) * cut.chunk,
+        channels=cut.chunk,
+        sums=rows,
+    )
+
+
+def _amx_need(cut: Cut) -> _Need:
+    pitch = cut.result_pitch
+    beyond = 2 * AMX_ROWS + cut.axes[2].window
+    return _Need(
+        window=(_window(cut) + beyond) * up(cut.chunk, AMX_K) if cut.choice.windowed else 0,
+        # Direct, one tile is stored while the next is computed.
+        results=(2 * 2 * AMX_ROWS if cut.direct else cut.result_positions) * pitch,
+        pointers=_most_taps(cut.choice),
+        channels=cut.chunk,
+        sums=pitch,
+    )
+
+
+def _scatter_need(cut: Cut) -> _Need:
+    choice, pitch, strip = cut.choice, cut.result_pitch, cut.strip
+    outputs = choice.problem.output_channels
+    positions = strip + 2 * AMX_ROWS
+    row = up(outputs, AMX_K) if choice.amx else outputs
+    return _Need(
+        window=positions * row if choice.windowed else 0,
+        results=cut.box_bytes // choice.size + (positions + choice.lanes) * pitch,
+        pointers=2 * max(strip, prod(choice.problem.kernel[:2])),
+        channels=outputs,
+        sums=pitch,
+    )
+
+
+def _lanes_need(cut: Cut) -> _Need:
+    choice, pitch = cut.choice, cut.result_pitch
+    outputs = choice.problem.output_channels
+    channels = cut.task_groups * outputs
+    window = results = 0
+    if choice.windowed:
+        window = channels * prod(map(_source_extent, cut.axes))
+        results = pitch * prod(map(mul, cut.block, choice.out_steps))
+    pointers = 4 * _most_taps(choice)
+    if choice.kernel == GROUPED:
+        window += cut.ring_elements
+        pointers = _convolution_grouped.pointers(
+            cut.axes, len(choice.residues), outputs, choice.lanes * choice.size
+        )
+    return _Need(window, results, pointers, channels, sums=pitch)
+
+
+_NEEDS = {
+    ROWS: _rows_need,
+    COLUMNS: _columns_need,
+    GROUPED: _lanes_need,
+    AMX: _amx_need,
+    DEPTHWISE: _lanes_need,
+    SCATTER: _scatter_need,
+}

@@ -1,0 +1,58 @@
+"""The GROUPED kernel's geometry: rings of rows of diff_dst, spread over the lanes of a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from gradops_cy._convolution_axis import Axis
+from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._rounding import up
+
+
+def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float) -> float:
+    """Weigh lanes over many groups: what it takes to spread a vector is shared by its taps.
+
+    `few` tells that a group has few positions, `move` what share is left of a kernel that has to
+    change the layout.
+    """
+    inputs, total = problem.input_channels, problem.diff_src_channels
+    taps = prod(problem.kernel) / 2
+    # Vectors of diff_dst that hold the channels of one vector of lanes.
+    vectors = max(1, problem.output_channels // inputs)
+    spread = vectors if vectors == 1 else 3 * vectors
+    value = 0.92 * taps / (taps + spread) * total / up(total, lanes)
+    if direct:
+        return value
+    # Through boxes it is better, as measured, where COLUMNS has little to do for a group.
+    little = inputs <= 2 or few
+    return 1.0 if little and inputs <= 4 and lanes % inputs == 0 else value * move
+
+
+def rings(axes: Sequence[Axis]) -> list[int]:
+    """Return how many spread rows follow each other in place, over depth and height.
+
+    0 where the rows that a position reads lie too far apart: each tap then has its own.
+    """
+    spans = [int(np.ptp(axis.offsets)) + 1 if len(axis.offsets) else 1 for axis in axes[:2]]
+    return [n if n <= 2 * len(axis.taps) else 0 for n, axis in zip(spans, axes, strict=False)]
+
+
+def _slots(axes: Sequence[Axis]) -> int:
+    """Return the rows of the rings."""
+    return prod(n or len(axis.taps) for n, axis in zip(rings(axes), axes, strict=False))
+
+
+def ring_elements(axes: Sequence[Axis], channels: int, lanes: int) -> int:
+    """Return the size of the rows that are spread for one vector of lanes."""
+    return _slots(axes) * channels * axes[2].window * lanes
+
+
+def pointers(axes: Sequence[Axis], classes: int, channels: int, vector_bytes: int) -> int:
+    """Return the size of the tables that a task makes, in words of 8 bytes."""
+    # Three for each run of entries, eleven for each residue class.
+    runs = _slots(axes) + 2 * len(axes[2].taps) + 3 * axes[2].window + 11 * classes
+    taps = 2 * prod(len(axis.taps) for axis in axes[:2])
+    return runs + taps + channels * (1 + vector_bytes // 8)
