@@ -3,38 +3,45 @@
 from typing import Any
 
 import numpy as np
+from typing_extensions import disjoint_base
 
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _Ints = np.ndarray[Any, np.dtype[np.intp]]
 
-def convolve(
-    diff_dst: _Bytes,
-    weights: _Bytes,
-    diff_src: _Bytes,
-    axis_d: _Ints,
-    axis_h: _Ints,
-    axis_w: _Ints,
-    residues: _Ints,
-    taps: _Ints,
-    blocks: _Ints,
-    blocking: dict[str, int],
-    scratch: _Bytes,
-    num_threads: int,
-    accumulate: bool,
-) -> None: ...
-def pack_weights(
-    weights: _Bytes,
-    packed: _Bytes,
-    taps: _Ints,
-    ranks: _Ints,
-    blocks: _Ints,
-    dtype: int,
-    kernel: int,
-    chunk: int,
-    group_panel: int,
-    staging: _Bytes,
-    num_threads: int,
-) -> bool: ...
+@disjoint_base
+class Program:
+    def __init__(
+        self,
+        axis_d: _Ints,
+        axis_h: _Ints,
+        axis_w: _Ints,
+        residues: _Ints,
+        taps: _Ints,
+        blocks: _Ints,
+        coordinates: _Ints,
+        ranks: _Ints,
+        panel_blocks: _Ints,
+        blocking: dict[str, int],
+    ) -> None: ...
+    def pack(self, weights: _Bytes, packed: _Bytes, staging: _Bytes, num_threads: int) -> bool: ...
+    def run(
+        self,
+        diff_dst: _Bytes,
+        packed: _Bytes,
+        diff_src: _Bytes,
+        scratch: _Bytes,
+        num_threads: int,
+        accumulate: bool,
+    ) -> None: ...
+    def run_packing(
+        self,
+        diff_dst: _Bytes,
+        weights: _Bytes,
+        diff_src: _Bytes,
+        scratch: _Bytes,
+        num_threads: int,
+    ) -> bool: ...
+
 def pack_staging(taps: int) -> int: ...
 def tile_shapes(f64: bool) -> tuple[dict[int, int], int, int, bool]: ...
 def probe_fma(rounds: int, num_threads: int, double_precision: bool) -> float: ...

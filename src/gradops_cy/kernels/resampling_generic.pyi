@@ -1,10 +1,12 @@
-# The one description of the resampling kernels; the stubs of the other tiers repeat these names.
+"""The signatures of the resampling kernels, the same for every tier."""
+
 from typing import Any
 
 import numpy as np
+from typing_extensions import disjoint_base
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-Places = np.ndarray[Any, np.dtype[np.intp]]
+_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_Places = np.ndarray[Any, np.dtype[np.intp]]
 
 CHANNELS: int
 ROWS: int
@@ -16,6 +18,11 @@ MAX_RUN: int
 COLUMNS_IN_SEQUENCE: int
 WIDTH_LANES: int
 WIDTH_REACH: int
+CHUNK_BLOCK: int
+CHUNK_FIRST: int
+CHUNK_LAST: int
+CHUNK_START: int
+CHUNK_END: int
 CHUNK_WORDS: int
 
 def workspace_bytes(
@@ -28,6 +35,7 @@ def workspace_bytes(
     result_plane: int,
 ) -> int: ...
 
+@disjoint_base
 class Resampling:
     def __init__(
         self,
@@ -37,10 +45,10 @@ class Resampling:
         store_dtype: int,
         result_shape: tuple[int, ...],
         grads_shape: tuple[int, ...],
-        table: Places,
-        weights: Bytes,
-        chunks: Places,
-        blocks: Places,
+        table: _Places,
+        weights: _Bytes,
+        chunks: _Places,
+        blocks: _Places,
         patterns: np.ndarray[Any, np.dtype[np.intc]],
         pixel: int,
         group: int,
@@ -58,6 +66,6 @@ class Resampling:
         result: np.ndarray[Any, Any],
         channels_last: bool,
         accumulate: bool,
-        workspace: Bytes,
+        workspace: _Bytes,
         threads: int,
     ) -> None: ...

@@ -1,13 +1,1 @@
-from gradops_cy.kernels.resampling_generic import CHANNELS as CHANNELS
-from gradops_cy.kernels.resampling_generic import CHUNK_WORDS as CHUNK_WORDS
-from gradops_cy.kernels.resampling_generic import COLUMNS_IN_SEQUENCE as COLUMNS_IN_SEQUENCE
-from gradops_cy.kernels.resampling_generic import MAX_PRODUCTS as MAX_PRODUCTS
-from gradops_cy.kernels.resampling_generic import MAX_RUN as MAX_RUN
-from gradops_cy.kernels.resampling_generic import PLANES as PLANES
-from gradops_cy.kernels.resampling_generic import ROW_LANES as ROW_LANES
-from gradops_cy.kernels.resampling_generic import ROWS as ROWS
-from gradops_cy.kernels.resampling_generic import WIDTH as WIDTH
-from gradops_cy.kernels.resampling_generic import WIDTH_LANES as WIDTH_LANES
-from gradops_cy.kernels.resampling_generic import WIDTH_REACH as WIDTH_REACH
-from gradops_cy.kernels.resampling_generic import Resampling as Resampling
-from gradops_cy.kernels.resampling_generic import workspace_bytes as workspace_bytes
+from gradops_cy.kernels.resampling_generic import *
