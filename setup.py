@@ -107,6 +107,7 @@ setup(
             "cdivision": True,
             "freethreading_compatible": True,
             "autotestdict": False,
+            "auto_pickle": False,
         },
     ),
     options={"build_ext": {"parallel": os.cpu_count()}},
