@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gradops_cy
-from tests.cases import LAYERS, conv_case, conv_cases, layer
+from tests.cases import LAYERS, conv_case, conv_cases, layer, sequence
 from tests.tolerances import DTYPES
 
 THREADS = (2, 3, 7)
@@ -181,3 +181,13 @@ def test_bad_num_threads(value, error):
         )
     with pytest.raises(error, match="interpolate_backward: num_threads must be a positive"):
         gradops_cy.interpolate_backward((1, 2, 2), dy, mode="linear", num_threads=value)
+
+
+@pytest.mark.parametrize("width", [300, 500, 700])
+@pytest.mark.parametrize("outputs", [200, 256, 384])
+def test_a_task_that_packs_its_weights_sums_in_the_same_order(width, outputs):
+    case = replace(sequence(64, outputs, width, kernel=5, begin=2, end=2), dtype="f16", batch=2)
+    dy, weights = case.formatted(*case.arrays())
+    both = case.call(dy, weights, num_threads=1)
+    single = replace(case, batch=1).call(dy[:1], weights, num_threads=1)
+    assert single.tobytes() == both[:1].tobytes()

@@ -169,8 +169,11 @@ def _spread_bytes(whole: Cut) -> int:
 
 
 def _fit_workspace(found: Cut) -> Cut:
-    """Make tasks smaller until one fits its workspace."""
-    while found.scratch_bytes > WORKSPACE and (smaller := _smaller(found)):
+    """Make tasks smaller until one fits its workspace.
+
+    This may cut a sum, and must not depend on the batch: panels are left out.
+    """
+    while found.workspace_bytes > WORKSPACE and (smaller := _smaller(found)):
         found = smaller
     return found
 

@@ -194,6 +194,12 @@ class Cut:
         """Bytes of a thread's scratch."""
         return sum(self.scratch.values())
 
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of a thread's scratch without panels, which only some sizes of a batch have."""
+        sizes = self.scratch
+        return sum(sizes.values()) - sizes["panel_bytes"] - sizes["packing_bytes"]
+
 
 class _Need(NamedTuple):
     """What a kernel keeps in scratch, in elements (pointers in words)."""
