@@ -59,7 +59,7 @@ cdef enum Kernel:
     SCATTER = 5
 
 
-# One spatial axis, as the plan tabulates it (see _convolution_plan.Axis).
+# One spatial axis, as the plan tabulates it (see _convolution_axis.Axis).
 cdef struct Axis:
     Py_ssize_t result
     Py_ssize_t source
@@ -76,7 +76,7 @@ cdef struct Axis:
     const Py_ssize_t *index     # [taps][block]: window entry of a tap at a position (COLUMNS: [taps])
 
 
-# The scalars of a plan (see _convolution_plan.Plan.blocking).
+# The scalars of a plan (see _convolution_plan.Plan._program).
 cdef struct Blocking:
     int kernel
     int dtype
