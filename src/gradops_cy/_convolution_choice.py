@@ -153,8 +153,7 @@ def _reads_tiles(problem: ConvProblem, residues: Array, taps: Array) -> bool:
         return False
     axes = [_convolution_taps.axis(problem, number, 1, True) for number in range(3)]
     return all(
-        axis.offsets.min() >= 0
-        and axis.offsets.max() + (count - 1) * axis.in_step < axis.source
+        axis.offsets.min() >= 0 and axis.offsets.max() + (count - 1) * axis.in_step < axis.source
         for axis, count in zip(axes, counts, strict=True)
     )
 

@@ -42,9 +42,9 @@ _RUNS_IN_BLOCK = 4
 # Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
 _FEW_CHANNELS = 8
 _FEW_ROWS = 3
-# The kernel of widths takes NXC with fewer channels than this (than so many vectors, where the width
-# does not grow), and NCX from this width on; it puts rows side by side up to so many positions, and
-# cuts them into chunks of about so many elements.
+# The kernel of widths takes NXC with fewer channels than this (than so many vectors, where the
+# width does not grow), and NCX from this width on; it puts rows side by side up to so many
+# positions, and cuts them into chunks of about so many elements.
 _KERNEL_WIDTH_CHANNELS = 16
 _KERNEL_WIDTH_VECTORS = 4
 _WIDE = 24
