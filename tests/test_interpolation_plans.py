@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradops_cy
+from gradops_cy import _interpolation_call, _resampling_plan
 from tests.tolerances import DTYPES
 
 SHAPES = {"NXC": ((2, 6, 9, 5), (2, 12, 7, 5)), "NCX": ((2, 5, 6, 9), (2, 5, 12, 7))}
@@ -105,3 +106,29 @@ def test_bad_calls():
             plan(dy)
     with pytest.raises(ValueError, match="out must have shape"):
         plan(np.ones((1, 8, 3), np.float32), np.ones((1, 8, 3), np.float32))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("channels", [3, 17, 64])
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("spread", ["whole", "rows", "channels"])
+def test_results_stored_past_the_caches(monkeypatch, dtype, channels, data_format, spread):
+    """Large results are stored in another way, bit for bit alike, and only where they belong."""
+    shape = (2, 21, 37, channels) if data_format == "NXC" else (2, channels, 21, 37)
+    of_dst = (2, 9, 18, channels) if data_format == "NXC" else (2, channels, 9, 18)
+    diff_dst = random(of_dst, dtype)
+    axis = {"whole": 0, "rows": -2, "channels": -1}[spread]
+    room = list(shape)
+    room[axis] += 5
+    results = []
+    for limit, run in ((1 << 40, 1 << 12), (0, 1)):
+        monkeypatch.setattr(_resampling_plan, "_STREAM_BYTES", limit)
+        monkeypatch.setattr(_resampling_plan, "_STREAMED_RUN", run)
+        monkeypatch.setattr(_interpolation_call, "_forms", {})
+        out = np.full(room, 7, DTYPES[dtype])
+        inside = np.moveaxis(np.moveaxis(out, axis, 0)[: shape[axis]], 0, axis)
+        keywords = {"mode": "linear", "data_format": data_format, "num_threads": 2}
+        gradops_cy.interpolate_backward(shape, diff_dst, **keywords, out=inside)
+        results.append(out)
+    np.testing.assert_array_equal(results[0], results[1])
+    assert (np.moveaxis(results[1], axis, 0)[shape[axis] :] == 7).all()

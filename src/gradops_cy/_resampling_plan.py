@@ -58,6 +58,11 @@ _PLANE_GROUPS = 4
 # Elements loaded and stored by one task, about; and those worth a thread of its own.
 _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
+# Bytes of a result from which on it is stored past the caches, where as many follow each other as
+# _STREAMED_RUN; and the elements, in the type that computes, gathered to do so.
+_STREAM_BYTES = 1 << 23
+_STREAMED_RUN = 1 << 12
+_STAGE_ELEMENTS = 2048
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -156,6 +161,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     weights = np.concatenate([axis.weights for axis in axes[: 2 if width else 3]]).view(np.uint8)
 
     lanes, pixel = _kernels.ROW_LANES, 1
+    itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
+    src_bytes = problem.batch * problem.channels * math.prod(problem.src) * itemsize
     if kernel == "channels" and innermost == "width":
         lanes = 1
     elif kernel == "channels":
@@ -167,11 +174,22 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         pixel = problem.channels
         lanes *= pixel
     columns = max(min(_kernels.MAX_RUN, longest[2]), _BLOCK_ELEMENTS // lanes)
+    streams = src_bytes >= _STREAM_BYTES
     if width:
+        # Between the loads of more than is stored, stores past the caches are slower.
+        streams = streams and math.prod(problem.dst) <= math.prod(problem.src)
         lanes = pixel
-        columns = -(-(width.elements + _kernels.WIDTH_REACH) // lanes)
+        elements = max(width.elements, _STAGE_ELEMENTS) if streams else width.elements
+        columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
+        run = min(columns, problem.src[2]) * lanes * itemsize
+        streams = (
+            streams
+            and kernel == "channels"
+            and run >= _STREAMED_RUN
+            and (lanes == 1 or lanes == problem.channels)
+        )
 
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)
@@ -238,6 +256,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             task_rows=task_rows,
             task_columns=task_columns,
             tasks=tasks,
+            streams=streams,
             **tables,
         ),
     )

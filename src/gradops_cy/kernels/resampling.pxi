@@ -10,7 +10,7 @@
 from cpython.buffer cimport (PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
                              PyObject_GetBuffer)
 from cython.parallel cimport prange, threadid
-from libc.string cimport memset
+from libc.string cimport memmove, memset
 
 cdef extern from "resampling.h" nogil:
     enum:
@@ -32,6 +32,8 @@ cdef extern from "resampling.h" nogil:
                      const Py_ssize_t *start, const Py_ssize_t *first, const void *weight,
                      Py_ssize_t origin, Py_ssize_t x0, Py_ssize_t x1, char *dst,
                      Py_ssize_t step) noexcept
+    void stream(const char *src, char *dst, Py_ssize_t bytes) noexcept
+    void end_streams() noexcept
     void add_to(bint f64, const void *src, Py_ssize_t n, void *dst) noexcept
     void transpose(int size, const void *src, Py_ssize_t src_pitch, void *dst,
                    Py_ssize_t dst_pitch, const Py_ssize_t *place, Py_ssize_t rows,
@@ -60,6 +62,7 @@ cdef struct Job:
     int kernel  # CHANNELS, ROWS, PLANES or WIDTH
     bint f64, accumulate
     bint stores_directly  # the last pass stores where the result lies, without a buffer
+    bint streams  # ... and past the caches
     int real, size  # the type that computes, and the size of its elements
     int store_size  # of an element of the result
     Py_ssize_t batch, channels, lanes, columns, longest_product, longest_run
@@ -333,6 +336,13 @@ cdef void resample_rows(const Job *job, const Workspace *space, const Row *rows,
         if end > x0:
             y1 = width.start[end - 1] + width.first[end] - width.first[end - 1]
             load_columns(job, space, rows, count, lanes, y0, y1)
+            if job.kernel == CHANNELS and job.streams:
+                add_columns(job.store_dtype, False, space.loaded, lanes, width.start, width.first,
+                            job.weights, y0, x0, end, space.summed, lanes * job.store_size)
+                stream(space.summed, rows.result + x0 * lanes * job.store_size,
+                       (end - x0) * lanes * job.store_size)
+                x0 = end
+                continue
             if job.kernel == CHANNELS and job.stores_directly:
                 add_columns(job.store_dtype, job.accumulate, space.loaded, lanes, width.start,
                             width.first, job.weights, y0, x0, end,
@@ -395,6 +405,8 @@ cdef void run_any(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
         run_width(job, task, memory)
     else:
         run_task(job, task, memory)
+    if job.streams:
+        end_streams()
 
 
 cdef Tensor take_tensor(const Py_buffer *view, bint channels_last) noexcept nogil:
@@ -415,6 +427,7 @@ cdef class Resampling:
 
     cdef Job job
     cdef Py_ssize_t tasks
+    cdef bint streams
     cdef object tables  # what the job points into
 
     def __init__(self, *, int kernel, int load_dtype, int store_dtype, result_shape, grads_shape,
@@ -422,11 +435,11 @@ cdef class Resampling:
                  const Py_ssize_t[::1] chunks, const Py_ssize_t[::1] blocks,
                  const int[::1] patterns, Py_ssize_t pixel, Py_ssize_t group, Py_ssize_t lanes,
                  Py_ssize_t columns, Py_ssize_t longest_product, Py_ssize_t longest_run,
-                 Py_ssize_t task_rows, Py_ssize_t task_columns, Py_ssize_t tasks):
+                 Py_ssize_t task_rows, Py_ssize_t task_columns, Py_ssize_t tasks, bint streams):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns)
-        self.tasks = tasks
+        self.tasks, self.streams = tasks, streams
         job.kernel = kernel
         job.load_dtype, job.store_dtype = load_dtype, store_dtype
         job.f64, job.size = load_dtype == F64, compute_size(load_dtype)
@@ -481,6 +494,8 @@ cdef class Resampling:
                           and (job.pixel == 1 or job.result.strides[1] == job.store_size))
         job.stores_directly = contiguous and (
             job.kernel != ROWS or not job.accumulate and job.store_dtype == job.real)
+        job.streams = (self.streams and job.stores_directly and not job.accumulate and (
+            job.kernel != CHANNELS or job.result.strides[4] == job.lanes * job.store_size))
         if threads == 1:
             for task in range(self.tasks):
                 run_any(job, task, workspace)

@@ -63,7 +63,7 @@ cdef void run_planes(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     inner.kernel, inner.accumulate = CHANNELS, False
     inner.load_dtype = inner.store_dtype = job.real
     inner.store_size = job.size
-    inner.stores_directly = True
+    inner.stores_directly, inner.streams = True, False
     inner.grads = as_channels(space.planes, job.grads_extents, job.size)
     inner.result = as_channels(
         space.planes + buffer_bytes(ROW_LANES * grads_plane, job.size), extents, job.size)

@@ -16,13 +16,47 @@ cpdef enum:
     CHUNK_BLOCK, CHUNK_FIRST, CHUNK_LAST, CHUNK_START, CHUNK_END, CHUNK_WORDS
 
 
+# Results that follow each other in memory, gathered to be streamed in whole lines.
+cdef struct Stage:
+    char *buffer
+    char *dst
+    Py_ssize_t bytes, capacity
+
+
+cdef void flush(Stage *stage, Py_ssize_t bytes) noexcept nogil:
+    # Stream the first bytes of what is staged.
+    if bytes == 0:
+        return
+    stream(stage.buffer, stage.dst, bytes)
+    stage.dst += bytes
+    stage.bytes -= bytes
+    memmove(stage.buffer, stage.buffer + bytes, stage.bytes)
+
+
+cdef Py_ssize_t whole_lines(const Stage *stage) noexcept nogil:
+    # The bytes up to the last end of a line.
+    return max(<Py_ssize_t> 0, stage.bytes - (<Py_ssize_t> stage.dst + stage.bytes & 63))
+
+
+cdef char *staged(Stage *stage, char *dst, Py_ssize_t bytes) noexcept nogil:
+    # Where to put the next bytes of the result, which belong to `dst`.
+    if dst != stage.dst + stage.bytes:
+        flush(stage, stage.bytes)
+        stage.dst = dst
+    elif stage.bytes + bytes > stage.capacity:
+        flush(stage, whole_lines(stage))
+    stage.bytes += bytes
+    return stage.buffer + stage.bytes - bytes
+
+
 cdef void run_width_group(const Job *job, const Workspace *space, const Row *rows, int count,
-                          const Py_ssize_t *chunk) noexcept nogil:
+                          const Py_ssize_t *chunk, Stage *stage) noexcept nogil:
     # `count` rows of the result, the columns of one chunk.
     cdef Py_ssize_t pixel = job.pixel, x0 = chunk[CHUNK_FIRST], x1 = chunk[CHUNK_LAST]
     cdef Py_ssize_t y0 = chunk[CHUNK_START], y1 = chunk[CHUNK_END], n = (x1 - x0) * pixel
     cdef const Py_ssize_t *block = job.blocks + 2 * chunk[CHUNK_BLOCK]
     cdef char *src = space.loaded
+    cdef char *dst
     cdef bint direct = job.stores_directly, empty = not job.accumulate
     cdef int i
     for i in range(count):
@@ -30,13 +64,17 @@ cdef void run_width_group(const Job *job, const Workspace *space, const Row *row
         load_positions(job, space, &rows[i], pixel, y0, y1, src)
         src += (y1 - y0) * pixel * job.size
         direct = direct and rows[i].result == rows.result + i * n * job.store_size
+    dst = rows.result + x0 * pixel * job.store_size
+    if direct and job.streams:
+        dst = staged(stage, dst, count * n * job.store_size)
     if direct and empty:
-        memset(rows.result + x0 * pixel * job.store_size, 0, count * n * job.store_size)
+        memset(dst, 0, count * n * job.store_size)
         return
     if direct:
         sum_blocks(job.store_dtype, job.accumulate, <float *> space.loaded, block, job.patterns,
-                   pixel, rows.result + x0 * pixel * job.store_size, count * n)
+                   pixel, dst, count * n)
         return
+    flush(stage, stage.bytes)  # its place is needed
     sum_blocks(F32, False, <float *> space.loaded, block, job.patterns, pixel, space.summed,
                count * n)
     for i in range(count):
@@ -51,10 +89,15 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
     cdef Py_ssize_t r = task // job.chunk_count * job.task_rows
     cdef Py_ssize_t end = min(r + job.task_rows, count_rows(job))
     cdef Cursor at = cursor_at(job, r)
+    cdef Stage stage
     cdef int count, i
+    # Two blocks of the workspace that follow each other.
+    stage.buffer, stage.dst, stage.bytes = space.summed, NULL, 0
+    stage.capacity = 2 * (space.rows - space.summed) - 64
     while r < end:
         count = <int> min(job.group, end - r)
         for i in range(count):
             rows[i] = next_row(job, 0, &at)
-        run_width_group(job, &space, rows, count, chunk)
+        run_width_group(job, &space, rows, count, chunk, &stage)
         r += count
+    flush(&stage, stage.bytes)
