@@ -9,6 +9,7 @@
 
 enum {
     ROWS_AT_ONCE = 16,        /* rows that add_rows takes: as many streams as prefetchers follow */
+    ROWS_OF_A_PLANE = 8,      /* of one plane, where more than these lie a row apart */
     COLUMNS_IN_SEQUENCE = 32, /* products summed before their sum is added to the total */
     STRIDED_PIECE = 64,       /* elements gathered at once from rows that are not contiguous */
     SLACK = 4 * VECTOR_BYTES,

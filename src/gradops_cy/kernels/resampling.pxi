@@ -14,7 +14,7 @@ from libc.string cimport memmove, memset
 
 cdef extern from "resampling.h" nogil:
     enum:
-        ROWS_AT_ONCE, SLACK, F32, F64
+        ROWS_AT_ONCE, ROWS_OF_A_PLANE, SLACK, F32, F64
     cpdef enum:
         COLUMNS_IN_SEQUENCE
     int compute_size(int dtype) noexcept
@@ -200,7 +200,7 @@ cdef void sum_rows(const Job *job, const Row *row, const char *base, Py_ssize_t 
     # dst[0..n) = the weighted sum of the row products r0..r1 of `row`, from `base` on.
     cdef const char *rows[ROWS_AT_ONCE]
     cdef double weights[ROWS_AT_ONCE]
-    cdef Py_ssize_t r = r0, count, middle
+    cdef Py_ssize_t r = r0, at_once = ROWS_AT_ONCE, count, middle
     if r1 - r0 > MAX_PRODUCTS:
         middle = r0 + (r1 - r0 + 1) // 2
         sum_rows(job, row, base, stride, n, r0, middle, dst, spare)
@@ -208,8 +208,10 @@ cdef void sum_rows(const Job *job, const Row *row, const char *base, Py_ssize_t 
                  spare + buffer_bytes(job.lanes * job.columns, job.size))
         add_to(job.f64, spare, n, dst)
         return
+    if row.height_count > ROWS_OF_A_PLANE:
+        at_once = ROWS_OF_A_PLANE
     while r < r1:
-        count = min(<Py_ssize_t> ROWS_AT_ONCE, r1 - r)
+        count = min(at_once, r1 - r)
         row_products(job.f64, base, job.grads.strides[2], row.depth_weights,
                      job.grads.strides[3], row.height_weights, row.height_count, r, count,
                      rows, weights)
