@@ -63,10 +63,7 @@ typedef struct {
 
 static void run_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
                      ptrdiff_t channels, char *dst) {
-    if (dtype == F32) span_f32(span, first, positions, channels, dst);
-    else if (dtype == F16) span_f16(span, first, positions, channels, dst);
-    else if (dtype == BF16) span_bf16(span, first, positions, channels, dst);
-    else span_f64(span, first, positions, channels, dst);
+    BY_DTYPE(dtype, span, span, first, positions, channels, dst);
 }
 
 #endif

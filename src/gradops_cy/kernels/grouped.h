@@ -98,18 +98,12 @@ static void plan_spread(int f64, Spread *s, ptrdiff_t inputs, ptrdiff_t first, p
 
 static void spread(int dtype, const Spread *s, const char *src, ptrdiff_t step, ptrdiff_t entries,
                    char *dst) {
-    if (dtype == F32) spread_f32(s, src, step, entries, dst);
-    else if (dtype == F16) spread_f16(s, src, step, entries, dst);
-    else if (dtype == BF16) spread_bf16(s, src, step, entries, dst);
-    else spread_f64(s, src, step, entries, dst);
+    BY_DTYPE(dtype, spread, s, src, step, entries, dst);
 }
 
 static void run_group_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
                            ptrdiff_t lanes, char *dst) {
-    if (dtype == F32) group_span_f32(span, first, positions, lanes, dst);
-    else if (dtype == F16) group_span_f16(span, first, positions, lanes, dst);
-    else if (dtype == BF16) group_span_bf16(span, first, positions, lanes, dst);
-    else group_span_f64(span, first, positions, lanes, dst);
+    BY_DTYPE(dtype, group_span, span, first, positions, lanes, dst);
 }
 
 #endif

@@ -12,6 +12,15 @@
  * halves. */
 enum { F32 = 0, F16 = 1, BF16 = 2, F64 = 3, RAW16 = 4 };
 
+/* Call the function that `name` is for a tensor's dtype: name_f32, name_f16 and so on. */
+#define BY_DTYPE(dtype, name, ...)                                                                 \
+    do {                                                                                           \
+        if (dtype == F32) name##_f32(__VA_ARGS__);                                                 \
+        else if (dtype == F16) name##_f16(__VA_ARGS__);                                            \
+        else if (dtype == BF16) name##_bf16(__VA_ARGS__);                                          \
+        else name##_f64(__VA_ARGS__);                                                              \
+    } while (0)
+
 INLINE int element_size(int dtype) { return dtype == F64 ? 8 : dtype == F32 ? 4 : 2; }
 
 /* Size of the type that computes on `dtype`. */

@@ -132,30 +132,21 @@ INLINE void load_row_raw16(const char *src, ptrdiff_t stride, ptrdiff_t n, uint1
 
 /* dst[j] = src[j] for j < n, converted; src_stride in bytes. */
 static void load_row(int dtype, const char *src, ptrdiff_t src_stride, ptrdiff_t n, void *dst) {
-    if (dtype == F32) load_row_f32(src, src_stride, n, dst);
-    else if (dtype == F16) load_row_f16(src, src_stride, n, dst);
-    else if (dtype == BF16) load_row_bf16(src, src_stride, n, dst);
-    else if (dtype == F64) load_row_f64(src, src_stride, n, dst);
-    else load_row_raw16(src, src_stride, n, dst);
+    if (dtype == RAW16) load_row_raw16(src, src_stride, n, dst);
+    else BY_DTYPE(dtype, load_row, src, src_stride, n, dst);
 }
 
 /* dst[j] = src[j], or dst[j] + src[j] with accumulate, for j < n, rounded once;
  * src_stride in elements, dst_stride in bytes. */
 static void store_row(int dtype, const void *src, ptrdiff_t src_stride, char *dst,
                       ptrdiff_t dst_stride, ptrdiff_t n, int accumulate) {
-    if (dtype == F32) store_row_f32(src, src_stride, dst, dst_stride, n, accumulate);
-    else if (dtype == F16) store_row_f16(src, src_stride, dst, dst_stride, n, accumulate);
-    else if (dtype == BF16) store_row_bf16(src, src_stride, dst, dst_stride, n, accumulate);
-    else store_row_f64(src, src_stride, dst, dst_stride, n, accumulate);
+    BY_DTYPE(dtype, store_row, src, src_stride, dst, dst_stride, n, accumulate);
 }
 
 /* store_row for `rows` contiguous rows; src_pitch in elements, dst_pitch in bytes. */
 static void store_rows(int dtype, const void *src, ptrdiff_t src_pitch, char *dst,
                        ptrdiff_t dst_pitch, ptrdiff_t rows, ptrdiff_t n, int accumulate) {
-    if (dtype == F32) store_rows_f32(src, src_pitch, dst, dst_pitch, rows, n, accumulate);
-    else if (dtype == F16) store_rows_f16(src, src_pitch, dst, dst_pitch, rows, n, accumulate);
-    else if (dtype == BF16) store_rows_bf16(src, src_pitch, dst, dst_pitch, rows, n, accumulate);
-    else store_rows_f64(src, src_pitch, dst, dst_pitch, rows, n, accumulate);
+    BY_DTYPE(dtype, store_rows, src, src_pitch, dst, dst_pitch, rows, n, accumulate);
 }
 
 #endif
