@@ -71,6 +71,17 @@ def same_dtype(op: str, name: str, found_dtype: np.dtype[Any], required: np.dtyp
         raise TypeError(f"{op}: {name} must have dtype {required}, got {found_dtype}")
 
 
+def check_known(
+    op: str, name: str, value: object, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> None:
+    """Raise unless `value` is an array of the shape and, up to byte order, the dtype of a plan."""
+    array = check_array(op, name, value)
+    if array.dtype != dtype:
+        same_dtype(op, name, array.dtype, dtype)
+    if array.shape != shape:
+        raise ValueError(f"{op}: {name} must have shape {shape}, got {array.shape}")
+
+
 def data_format(op: str, value: object, rank: int) -> str:
     """Return ``NXC`` or ``NCX`` for a data_format, which may spell X out to fit `rank`."""
     if not isinstance(value, str):

@@ -149,13 +149,8 @@ class ConvolutionPlan:
         >>> plan(diff_dst).ravel()
         array([ 21., 210.], dtype=float32)
         """
-        op, form = self._op, self._form
-        _arrays.check_array(op, "weights", weights)
-        _arrays.same_dtype(op, "weights", weights.dtype, form.dtype)
-        if weights.shape != form.weights_shape:
-            raise ValueError(
-                f"{op}: weights must have shape {form.weights_shape}, got {weights.shape}"
-            )
+        form = self._form
+        _arrays.check_known(self._op, "weights", weights, form.weights_shape, form.dtype)
         state = self._own(weights)
         for layout, threads in list(self._state[1]):
             self._prepare(state, layout, threads)
@@ -217,13 +212,7 @@ class ConvolutionPlan:
             Where diff_dst has another shape or `out` cannot be used. `out` is untouched then.
         """
         op, form = self._op, self._form
-        _arrays.check_array(op, "diff_dst", diff_dst)
-        if diff_dst.dtype != form.dtype:
-            _arrays.same_dtype(op, "diff_dst", diff_dst.dtype, form.dtype)
-        if diff_dst.shape != form.diff_dst_shape:
-            raise ValueError(
-                f"{op}: diff_dst must have shape {form.diff_dst_shape}, got {diff_dst.shape}"
-            )
+        _arrays.check_known(op, "diff_dst", diff_dst, form.diff_dst_shape, form.dtype)
         add = _attributes.flag(op, "accumulate", accumulate)
         result = _arrays.result_array(
             op, out, form.diff_src_shape, form.dtype, accumulate=add, inputs={"diff_dst": diff_dst}

@@ -135,12 +135,7 @@ class InterpolationPlan:
             Where diff_dst has another shape or `out` cannot be used. `out` is untouched then.
         """
         op, form = self._op, self._form
-        _arrays.check_array(op, "diff_dst", diff_dst)
-        _arrays.same_dtype(op, "diff_dst", diff_dst.dtype, form.dtype)
-        if diff_dst.shape != form.diff_dst_shape:
-            raise ValueError(
-                f"{op}: diff_dst must have shape {form.diff_dst_shape}, got {diff_dst.shape}"
-            )
+        _arrays.check_known(op, "diff_dst", diff_dst, form.diff_dst_shape, form.dtype)
         inputs = {"diff_dst": diff_dst}
         return run(op, form, diff_dst, inputs, out, accumulate, self._num_threads)
 
