@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradops_cy._convolution_problem import ConvProblem
 from tests.cases import LAYERS, conv_case, conv_cases, layer
 from tests.tolerances import DTYPES, assert_close
 from tests.views import VIEWS, WRITEABLE
@@ -35,6 +36,45 @@ def test_drawn_cases_are_exact(seed, dtype):
 )
 def test_any_case_is_exact(case, view, out_view, accumulate, threads):
     case.check(view=view, out_view=out_view, accumulate=accumulate, num_threads=threads)
+
+
+# -- layers without a kernel --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("view", ["contiguous", "spaced", "inside", "reversed"])
+@pytest.mark.parametrize(("height", "width"), [(7, 7), (40, 40), (3, 1040), (37, 41), (6, 1)])
+def test_joined_rows(height, width, view, data_format, dtype):
+    # 40x40 is more than a joined row may have, 37 rows of 41 have no smaller part.
+    case = layer("20-33-5-1-1-0", dst=(height, width), data_format=data_format, dtype=dtype)
+    case.check(view=view, out_view=view)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"pads_begin": (0, 0, 1)}, {"kernel": (1, 1, 2)}, {"strides": (1, 1, 2)}, {"rank": 1}],
+)
+def test_rows_with_a_kernel_and_images_are_not_joined(change):
+    pointwise = ConvProblem(
+        transposed=False,
+        dtype=0,
+        batch=1,
+        groups=1,
+        diff_src_channels=4,
+        diff_dst_channels=4,
+        diff_src=(2, 6, 8),
+        diff_dst=(2, 6, 8),
+        kernel=(1, 1, 1),
+        strides=(1, 1, 1),
+        dilations=(1, 1, 1),
+        pads_begin=(0, 0, 0),
+        rank=2,
+    )
+    assert pointwise.joined(2).diff_src == (2, 1, 48)
+    assert replace(pointwise, rank=3).joined(2).diff_src == (1, 1, 96)
+    assert pointwise.joined(0) == pointwise
+    assert replace(pointwise, **change).joined(2).diff_src == (2, 6, 8)
 
 
 # -- sizes round the widths of vectors and tiles ------------------------------------------------

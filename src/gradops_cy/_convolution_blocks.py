@@ -241,6 +241,8 @@ def _split_for_threads(found: Cut, num_threads: int) -> Cut:
 def _parts(whole: Cut) -> Cut | None:
     """Cut a task's channels, positions or groups in two; return nothing if it has one of each."""
     axis = max((0, 1), key=lambda a: whole.block[a])
+    if whole.block[axis] == 1 and whole.block[2] >= 8 * whole.choice.lanes:
+        axis = 2
     # Cutting positions reads the weights once more, cutting channels the positions.
     rows_first = prod(whole.block) > 4 * BLOCK_POSITIONS // len(whole.choice.residues)
     splittable = whole.channel_splits < len(whole.blocks)

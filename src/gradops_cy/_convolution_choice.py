@@ -40,10 +40,12 @@ def _tiles(f64: bool) -> Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the arrays' strides allow: channels next to each other or not."""
+    """What the arrays' strides allow."""
 
     diff_dst_channels_last: bool
     diff_src_channels_last: bool
+    diff_src_rows: bool  # the positions of a row lie next to each other
+    joins: int  # axes that both tensors can join to the last one
     accumulate: bool
 
 
@@ -122,6 +124,8 @@ def choose(problem: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
     else:
         windowed = not (kernel in (ROWS, SCATTER) and reads)
         direct = kernel == ROWS and writes and problem.input_channels % tiles.lanes == 0
+    if kernel == COLUMNS:
+        direct = _whole_rows(problem, layout) and not layout.accumulate
     if kernel == AMX:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(taps) > 0
@@ -140,6 +144,12 @@ def choose(problem: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
         residues=residues,
         taps=taps,
     )
+
+
+def _whole_rows(problem: ConvProblem, layout: Layout) -> bool:
+    """Whether a vector of neighbouring positions is a vector of diff_src."""
+    plain = problem.dtype in (0, 3)
+    return plain and layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
 
 
 def _reads_tiles(problem: ConvProblem, residues: Array, taps: Array) -> bool:
@@ -181,10 +191,12 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo
     rows = min(inputs, max(tiles.shapes.values()))
     # Positions that read every other entry go through a window sorted by residues.
     phases = 0.6 if problem.transposed and problem.strides[2] > 1 else 1.0
+    # The window of COLUMNS passes through the second-level cache once more, and so do its results
+    # unless it writes them in place.
+    passes = 0.8 if _whole_rows(problem, layout) else 0.7
     scores = {
         ROWS: inputs / up(inputs, lanes) * (1 if last else move),
-        # Its window and its results pass through the second-level cache once more.
-        COLUMNS: 0.7 * phases * across * rows / (rows + 1) * (move if last else 1),
+        COLUMNS: passes * phases * across * rows / (rows + 1) * (move if last else 1),
     }
     if problem.groups > 1 and inputs < lanes and (direct or not zero_first):
         few = prod(counts[1:]) <= 256 or prod(out_steps) > 1

@@ -76,10 +76,11 @@ class Cut:
 
     @property
     def direct(self) -> bool:
-        """Whether diff_src is written without scratch: a tile is rounded when its sum is whole."""
+        """Whether diff_src is written without scratch: sums are whole, nothing between the rows."""
         choice = self.choice
         partial = choice.kernel == AMX and self.chunk < choice.problem.output_channels
-        return choice.direct and not partial
+        joined = choice.kernel == COLUMNS and self.flatten
+        return choice.direct and not partial and not joined
 
     @property
     def interleave(self) -> bool:
@@ -112,7 +113,7 @@ class Cut:
         depth, height, width = self.block
         positions = prod(self.block)
         if choice.kernel in (COLUMNS, AMX):
-            unit = _convolution_columns.unit(choice, self.flatten, self.nv, height, width)
+            unit = _convolution_columns.unit(choice, self.flatten, height, width)
             positions = depth * unit * (1 if self.flatten else height)
         return positions * -(-len(choice.residues) // self.class_splits)
 
@@ -242,13 +243,16 @@ def _rows_need(cut: Cut) -> _Need:
 
 
 def _columns_need(cut: Cut) -> _Need:
-    rows = -(-len(cut.blocks) // cut.channel_splits) * int(cut.blocks[:, 1].max())
+    choice = cut.choice
+    tile = int(cut.blocks[:, 1].max())
+    rows = -(-len(cut.blocks) // cut.channel_splits) * tile
     # Tiles run on past the window's last entry.
-    beyond = cut.nv * cut.choice.lanes + cut.axes[2].window
+    beyond = cut.nv * choice.lanes + cut.axes[2].window
     return _Need(
         window=_window(cut) * cut.chunk + beyond,
-        results=rows * cut.result_pitch,
-        pointers=_most_taps(cut.choice) * cut.chunk,
+        # Direct, the last tile of a row.
+        results=tile * cut.nv * choice.lanes if cut.direct else rows * cut.result_pitch,
+        pointers=_most_taps(choice) * cut.chunk,
         channels=cut.chunk,
         sums=rows,
     )

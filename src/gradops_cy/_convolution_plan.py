@@ -92,7 +92,9 @@ class Plan:
         self, problem: ConvProblem, layout: Layout, num_threads: int, exact_halo: bool = False
     ) -> None:
         self.problem = problem
-        self.choice = choose(problem, layout, exact_halo)
+        joined = problem.joined(layout.joins)
+        self._joined = joined != problem
+        self.choice = choose(joined, layout, exact_halo)
         self.cut = _convolution_blocks.cut(self.choice, num_threads)
         self.num_threads = max(1, min(num_threads, self.cut.tasks, problem.flop // THREAD_FLOP))
         self.packs_in_tasks = self.cut.packs_in_tasks
@@ -222,9 +224,9 @@ class Plan:
             diff_src[...] = 0
         scratch = self._scratch.take()
         self._program.run(
-            _arrays.byte_view(diff_dst),
+            self._bytes(diff_dst),
             packed,
-            _arrays.byte_view(diff_src),
+            self._bytes(diff_src),
             scratch,
             self.num_threads,
             self.choice.layout.accumulate,
@@ -237,14 +239,21 @@ class Plan:
             diff_src[...] = 0
         scratch = self._scratch.take()
         finite: bool = self._program.run_packing(
-            _arrays.byte_view(diff_dst),
+            self._bytes(diff_dst),
             _arrays.byte_view(weights),
-            _arrays.byte_view(diff_src),
+            self._bytes(diff_src),
             scratch,
             self.num_threads,
         )
         self._scratch.give(scratch)
         return finite
+
+    def _bytes(self, tensor: Array) -> Array:
+        """Return the bytes of a tensor in the plan's rows (a view, the layout says)."""
+        if self._joined:
+            _, height, width = self.choice.problem.diff_src
+            tensor = tensor.reshape(*tensor.shape[:2], -1, height, width)
+        return _arrays.byte_view(tensor)
 
     def describe(self) -> str:
         """Return kernel, tiles, tasks, scratch and operations in a few lines."""
@@ -275,19 +284,32 @@ def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, exact_halo:
     return Plan(problem, layout, num_threads, exact_halo)
 
 
-@lru_cache(maxsize=8)
-def layout(diff_dst_last: bool, diff_src_last: bool, accumulate: bool) -> Layout:
-    """Return the one layout of these properties: finding a plan compares it by identity."""
-    return Layout(diff_dst_last, diff_src_last, accumulate)
+# Finding a plan compares its layout by identity.
+layout = lru_cache(maxsize=32)(Layout)
 
 
-def layout_of(diff_dst: Array, diff_src: Array, accumulate: bool) -> Layout:
+def layout_of(problem: ConvProblem, diff_dst: Array, diff_src: Array, accumulate: bool) -> Layout:
     """Return the layout of (N, C, D, H, W) tensors."""
-    return layout(_channels_last(diff_dst), _channels_last(diff_src), accumulate)
+    unit = diff_src.itemsize
+    joins = problem.joinable
+    if joins:
+        joins = min(joins, _joins(diff_dst), _joins(diff_src))
+    return layout(
+        diff_dst.strides[1] == unit,
+        diff_src.strides[1] == unit,
+        diff_src.strides[4] == unit,
+        joins,
+        accumulate,
+    )
 
 
-def _channels_last(array: Array) -> bool:
-    return array.strides[1] == array.itemsize
+def _joins(tensor: Array) -> int:
+    """Return how many axes before the last one go on where it ends, and on where that ends."""
+    _, _, step_d, step_h, step_w = tensor.strides
+    _, _, _, height, width = tensor.shape
+    if step_h != step_w * width:
+        return 0
+    return 1 if step_d != step_h * height else 2
 
 
 def prepare(
@@ -312,7 +334,7 @@ def execute(
     num_threads: int,
 ) -> None:
     """Plan, pack and run, on (N, C, D, H, W) tensors and (g, O, I, D, H, W) weights."""
-    arranged = layout_of(diff_dst, diff_src, accumulate)
+    arranged = layout_of(problem, diff_dst, diff_src, accumulate)
     plan = plan_for(problem, arranged, num_threads, False)
     if plan.packs_in_tasks and plan.run_packing(diff_dst, weights, diff_src):
         return

@@ -10,11 +10,14 @@ ConvTransposeBackwardData with ``y = x·S + k·D - PB``. They differ in nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from gradops_cy import _arrays
 
 Triple = tuple[int, int, int]
+
+# Positions that make a row long enough.
+ROW = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +42,44 @@ class ConvProblem:
     rank: int
     # Every call looks its plan up, and hashing all of this takes longer than the rest of it.
     _hash: int = field(init=False, repr=False, compare=False)
+    # Axes whose positions may stand in the rows of the last one.
+    joinable: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         values = tuple(getattr(self, name.name) for name in fields(self) if name.init)
         object.__setattr__(self, "_hash", hash(values))
+        object.__setattr__(self, "joinable", self._count_joinable())
 
     def __hash__(self) -> int:
         """Return what was computed once."""
         return self._hash
+
+    def _count_joinable(self) -> int:
+        """Count the axes, next to the last one, that have no kernel, as it must have none.
+
+        Never the images: how a sum is computed would depend on their number.
+        """
+        joinable = -1
+        for axis in range(2, 2 - self.rank, -1):
+            pointwise = self.kernel[axis] == self.strides[axis] == 1 and not self.pads_begin[axis]
+            if not pointwise or self.diff_src[axis] != self.diff_dst[axis]:
+                break
+            joinable += 1
+        return max(0, joinable)
+
+    def joined(self, axes: int) -> ConvProblem:
+        """Return the same problem in rows of up to ROW positions, made of `axes` axes and the last.
+
+        Short rows leave lanes idle, and so do the ends of long ones.
+        """
+        x, y = list(self.diff_src), list(self.diff_dst)
+        for axis in (1, 0)[: min(axes, self.joinable)]:
+            rows = max(n for n in range(1, x[axis] + 1) if n == 1 or _fits(n, x[axis], x[2]))
+            x[axis] = y[axis] = x[axis] // rows
+            x[2] = y[2] = x[2] * rows
+            if x[axis] > 1:
+                break
+        return replace(self, diff_src=(x[0], x[1], x[2]), diff_dst=(y[0], y[1], y[2]))
 
     @property
     def input_channels(self) -> int:
@@ -101,3 +134,7 @@ class ConvProblem:
                 parts += [f"{letter}{a}{value - base}" for a, value in zip(axes, used, strict=True)]
         kind = "deconv" if self.transposed else "conv"
         return f"{kind}:{_arrays.DTYPE_NAMES[self.dtype]}:" + "".join(parts)
+
+
+def _fits(rows: int, extent: int, row: int) -> bool:
+    return extent % rows == 0 and rows * row <= ROW

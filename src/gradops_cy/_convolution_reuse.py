@@ -169,7 +169,11 @@ class ConvolutionPlan:
         form = self._form
         last = form.data_format == "NXC"
         return _convolution_plan.layout(
-            last or max(form.problem.diff_dst) == 1, last or max(form.problem.diff_src) == 1, False
+            last or max(form.problem.diff_dst) == 1,
+            last or max(form.problem.diff_src) == 1,
+            not last or form.problem.diff_src_channels == 1,
+            form.problem.joinable,
+            False,
         )
 
     def _prepare(self, state: _State, layout: Layout, threads: int) -> tuple[Plan, Array]:
@@ -219,7 +223,7 @@ class ConvolutionPlan:
         )
         if form.problem.batch:
             source, target = form.tensor(_arrays.native(diff_dst)), form.tensor(result)
-            layout = _convolution_plan.layout_of(source, target, add)
+            layout = _convolution_plan.layout_of(form.problem, source, target, add)
             plan, packed = self._prepare(self._state, layout, self._threads)
             plan.run(source, packed, target)
         return result

@@ -189,8 +189,8 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
 
 
 cdef inline Py_ssize_t unit_length(const Work *work, const Py_ssize_t *count) noexcept nogil:
-    """Return the positions of a unit, padded to whole tiles."""
-    cdef Py_ssize_t tile = AMX_ROWS if work.b.kernel == AMX else work.b.nv * work.lanes
+    """Return the positions of a unit, padded to whole vectors or tiles."""
+    cdef Py_ssize_t tile = AMX_ROWS if work.b.kernel == AMX else work.lanes
     cdef Py_ssize_t length = count[2]
     if work.b.flatten:
         length += (count[1] - 1) * work.axis[2].window
@@ -229,11 +229,56 @@ cdef inline Py_ssize_t first_entry(const Work *work, const Py_ssize_t *tap) noex
             + width.index[tap[2]])
 
 
+cdef void copy_rows(const char *src, Py_ssize_t src_pitch, char *dst, Py_ssize_t dst_pitch,
+                    Py_ssize_t rows, Py_ssize_t bytes) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(rows):
+        memcpy(dst + i * dst_pitch, src + i * src_pitch, bytes)
+
+
+cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                       const Py_ssize_t *residue, Py_ssize_t kc, Py_ssize_t chunk,
+                       Py_ssize_t block_begin, Py_ssize_t block_end, const char *source,
+                       Py_ssize_t length, char *c, Py_ssize_t c_pitch, const Scratch *s,
+                       int more) noexcept nogil:
+    """Compute `length` consecutive positions; c is [channel][position], rows c_pitch bytes apart.
+
+    Direct, the last vector of a row may hold more than the row has: its tile goes through scratch.
+    """
+    cdef const Py_ssize_t *offset = <const Py_ssize_t *> s.pointers
+    cdef Py_ssize_t size = work.size
+    cdef Py_ssize_t begin = 0
+    cdef Py_ssize_t width, i
+    cdef const Py_ssize_t *block
+    cdef const char *weights
+    cdef char *target
+    cdef int nv
+    while begin < length:
+        nv = min(work.b.nv, (length - begin + work.lanes - 1) // work.lanes)
+        while tile_rows(nv) == 0:   # not every number of vectors makes a tile
+            nv -= 1
+        width = nv * work.lanes
+        for i in range(block_begin, block_end):
+            block = work.block + 4 * i
+            weights = panel_of(work, group, block, first, block[1], s)
+            weights += size * residue[3] * chunk * block[1]
+            target = c + (block[0] - work.block[4 * task.block_begin]) * c_pitch + begin * size
+            if work.b.direct and begin + width > length:
+                run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset,
+                            s.result, width, 0)
+                copy_rows(s.result, width * size, target, c_pitch, block[1],
+                          (length - begin) * size)
+            else:
+                run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset,
+                            target, c_pitch // size, more)
+        begin += width
+
+
 cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                           Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                           const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
                           const Scratch *s, int more) noexcept nogil:
-    """Compute a residue class with the COLUMNS tile: c is [channel][position]."""
+    """Compute a residue class with the COLUMNS tile."""
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
     cdef Py_ssize_t plane = work.axis[0].window * height.window * width.window
@@ -241,10 +286,9 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
     cdef Py_ssize_t unit = unit_length(work, count)
     cdef Py_ssize_t rows = unit_rows(work, count)
-    cdef Py_ssize_t tile = work.b.nv * work.lanes
-    cdef Py_ssize_t t, k, jd, jh, v, i, place
-    cdef const Py_ssize_t *block
-    cdef const char *weights
+    cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
+    cdef Py_ssize_t out_step[3]
+    cdef Py_ssize_t t, k, jd, jh, place
     cdef const char *source
     cdef char *target
     for t in range(residue[3], residue[4]):
@@ -252,21 +296,21 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
         for k in range(chunk):
             offset[k] = place + k * plane
         offset += chunk
-    offset = <Py_ssize_t *> s.pointers
+    if work.b.direct:
+        c = result_place(work, task, group, residue, out_step)
+        c_pitch = work.diff_src.stride[1]
+        c += work.block[4 * task.block_begin] * c_pitch
     for jd in range(count[0]):
         for jh in range(rows):
             source = s.window + (jd * height.window + jh) * width.window * work.size
-            for v in range(unit // tile):
-                for i in range(block_begin, block_end):
-                    block = work.block + 4 * i
-                    weights = panel_of(work, group, block, first, block[1], s)
-                    weights += work.size * residue[3] * chunk * block[1]
-                    target = c + work.size * (
-                        (block[0] - work.block[4 * task.block_begin]) * work.b.result_pitch
-                        + (jd * rows + jh) * unit + v * tile)
-                    run_columns(work.f64, block[1], work.b.nv, kc, weights,
-                                source + v * tile * work.size, offset, target,
-                                work.b.result_pitch, more)
+            if work.b.direct:
+                target = c + jd * out_step[0] + jh * out_step[1]
+                columns_unit(work, task, group, first, residue, kc, chunk, block_begin, block_end,
+                             source, count[2], target, c_pitch, s, more)
+            else:
+                target = c + (jd * rows + jh) * unit * work.size
+                columns_unit(work, task, group, first, residue, kc, chunk, block_begin, block_end,
+                             source, unit, target, c_pitch, s, more)
 
 
 # A tile's results on their way to diff_src, channels last.

@@ -6,7 +6,7 @@
 # strides of tensors are in bytes; sizes inside scratch are in elements of the computing type.
 
 from cython.parallel cimport prange, threadid
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 cdef extern from "rows.h" nogil:
     int F32
