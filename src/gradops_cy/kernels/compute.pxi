@@ -159,9 +159,10 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
     cdef Py_ssize_t kc = chunk * work.b.merge
     cdef char **result = <char **> s.pointers
     cdef const char **row = <const char **> s.pointers + total
-    cdef Py_ssize_t i, tile, tiles, position, limit, shift, ldb
+    cdef Py_ssize_t i, tile, tiles, position, limit, shift, ldb, lines
     cdef const Py_ssize_t *block
     cdef const char *weights
+    cdef const char *ahead
     cdef int nv
     point_results(work, task, group, residue, count, c, result)
     point_rows(work, task, group, first, chunk, residue, count, s, row)
@@ -173,7 +174,15 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
         weights = panel_of(work, group, block, first, ldb, s) + work.size * residue[3] * kc * ldb
         limit = 1 if work.b.exact_halo else tile_rows(nv)
         tiles = (total + limit - 1) // limit
+        # The next panel comes from memory while this one is used.
+        lines = 0
+        if i + 1 < block_end and work.packing == NULL:
+            block += 4
+            ahead = panel_of(work, group, block, first, block[2] * work.lanes, s)
+            ahead += work.size * residue[3] * kc * block[2] * work.lanes
+            lines = work.size * taps * kc * block[2] * work.lanes // 64
         for tile in range(tiles):
+            fetch_ahead(ahead, 64, lines * tile // tiles, lines * (tile + 1) // tiles, 64)
             position = total * tile // tiles
             if work.b.exact_halo:
                 run_position(work, nv, taps, kc, row + position, total, weights, result + position,
