@@ -72,6 +72,9 @@ class Cut:
         choice = self.choice
         once = choice.problem.batch * self._blocks * self.class_splits == 1
         plain = not choice.exact_halo and not choice.layout.accumulate
+        if choice.kernel == SCATTER:
+            depth, height, width = choice.problem.diff_dst
+            return once and plain and depth == 1 and height * width <= self.strip
         return once and plain and choice.kernel in (ROWS, AMX)
 
     @property
@@ -183,9 +186,9 @@ class Cut:
             "packing_bytes": 0,
         }
         if self.packs_in_tasks:
-            unit = {ROWS: choice.lanes * size, AMX: AMX_COLUMNS * 2}[choice.kernel]
+            unit = {ROWS: choice.lanes * size, AMX: AMX_COLUMNS * 2}[choice.panel_kernel]
             rows = up(self.chunk, AMX_K) if choice.amx else self.chunk
-            taps = len(choice.taps)
+            taps = 1 if choice.kernel == SCATTER else len(choice.taps)
             sizes["panel_bytes"] = taps * rows * int(self.blocks[:, 2].max()) * unit
             sizes["packing_bytes"] = KERNELS.pack_staging(taps)
         return {name: up(value, 64) for name, value in sizes.items()}

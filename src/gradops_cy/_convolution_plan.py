@@ -237,6 +237,8 @@ class Plan:
         """Compute diff_src, packing on the way; tell whether all weights are finite."""
         if self._clears:
             diff_src[...] = 0
+        if self.choice.kernel == SCATTER:
+            weights = _convolution_scatter.by_column(self.problem, weights)
         scratch = self._scratch.take()
         finite: bool = self._program.run_packing(
             self._bytes(diff_dst),

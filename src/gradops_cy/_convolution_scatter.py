@@ -37,7 +37,7 @@ def strip(pitch: int, amx: bool) -> int:
 def by_column(problem: ConvProblem, weights: Array) -> Array:
     """Return (groups, O, I, D, H, W) weights as those of one tap with a channel for each column."""
     rows = np.moveaxis(weights, 2, -1)
-    if weights.strides[2] > weights.strides[5]:
+    if problem.input_channels > 1 and weights.strides[2] > weights.strides[5]:
         # Channel by channel, and as plain integers: several times faster than reshape's copy.
         given = rows.view(f"u{rows.itemsize}")
         rows = np.empty(given.shape, given.dtype)

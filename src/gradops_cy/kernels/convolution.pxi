@@ -21,6 +21,10 @@ cdef extern from "rows.h" nogil:
     void store_rows(int dtype, const void *src, Py_ssize_t src_pitch, char *dst,
                     Py_ssize_t dst_pitch, Py_ssize_t rows, Py_ssize_t n, int accumulate) noexcept
 
+cdef extern from "prefetch.h" nogil:
+    void fetch_ahead(const char *p, Py_ssize_t stride, Py_ssize_t begin, Py_ssize_t end,
+                     Py_ssize_t bytes) noexcept
+
 cdef extern from "tile.h" nogil:
     int VECTOR_BYTES
     int ROWS_NV
@@ -306,7 +310,7 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept n
         amx_begin()
     for group in range(task.group, task.group_end):
         if work.b.kernel == SCATTER:
-            run_scatter(work, &task, group, scratch)
+            infinite |= run_scatter(work, &task, group, scratch)
         else:
             infinite |= run_group(work, &task, group, scratch)
     if work.b.amx:

@@ -60,11 +60,4 @@ static void add_runs(int f64, ptrdiff_t rows, const void *src, ptrdiff_t pitch, 
     else add_runs_f32(rows, src, pitch, dst, step, n, first, count, phases);
 }
 
-/* Ask for segments begin to end - 1, each of `bytes`. */
-static void fetch_ahead(const char *p, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end,
-                        ptrdiff_t bytes) {
-    for (ptrdiff_t i = begin; i < end; i++)
-        for (ptrdiff_t b = 0; b < bytes; b += 64) __builtin_prefetch(p + i * stride + b, 0, 2);
-}
-
 #endif

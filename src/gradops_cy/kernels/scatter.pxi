@@ -12,8 +12,6 @@ cdef extern from "scatter.h" nogil:
     void add_runs(int f64, Py_ssize_t rows, const char **src, Py_ssize_t pitch, char **dst,
                   Py_ssize_t step, Py_ssize_t n, Py_ssize_t first, Py_ssize_t count,
                   Py_ssize_t phases) noexcept
-    void fetch_ahead(const char *p, Py_ssize_t stride, Py_ssize_t begin, Py_ssize_t end,
-                     Py_ssize_t bytes) noexcept
 
 
 # A range of positions of diff_dst in one plane.
@@ -60,9 +58,9 @@ cdef void fetch_next(const Work *work, const Patch *p, Py_ssize_t part,
                     segments * (part + 1) // parts, bytes)
 
 
-cdef void multiply_patch(const Work *work, const Task *task, Py_ssize_t group, const Patch *p,
-                         char *product, const Scratch *s) noexcept nogil:
-    """Compute product[position][column]."""
+cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, const Patch *p,
+                        char *product, const Scratch *s) noexcept nogil:
+    """Compute product[position][column]; return whether weights packed here are all finite."""
     cdef const Tensor *x = &work.diff_dst
     cdef Py_ssize_t total = p.rows * p.width
     cdef Py_ssize_t outputs = work.b.output_channels
@@ -76,6 +74,7 @@ cdef void multiply_patch(const Work *work, const Task *task, Py_ssize_t group, c
     cdef Py_ssize_t i, r, j, nv, limit, tiles, tile, position
     cdef Py_ssize_t column = 0
     cdef Py_ssize_t here = 0
+    cdef int finite = 1
     for r in range(p.rows):
         source = source_at(work, task, group, p.d, p.h + r, p.w)
         position = r * p.width
@@ -92,7 +91,12 @@ cdef void multiply_patch(const Work *work, const Task *task, Py_ssize_t group, c
         nv = block[2]
         limit = 2 * AMX_ROWS if work.b.amx else tile_rows(nv)
         tiles = (total + limit - 1) // limit
-        weights = work.weights + work.window_size * (group * work.b.group_panel + block[3])
+        if work.packing != NULL:
+            finite &= pack_chunk(work.packing, group, work.packing.block + 4 * i, 0, outputs,
+                                 s.panel, s.packing)
+            weights = s.panel
+        else:
+            weights = work.weights + work.window_size * (group * work.b.group_panel + block[3])
         for tile in range(tiles):
             if work.b.amx:
                 fetch_next(work, p, i * tiles + tile, work.blocks * tiles)
@@ -105,6 +109,7 @@ cdef void multiply_patch(const Work *work, const Task *task, Py_ssize_t group, c
                 run_rows(work.f64, total * (tile + 1) // tiles - position, nv, 1, outputs,
                          row + position, total, weights, result + position, column, 0)
         column += nv * (AMX_COLUMNS if work.b.amx else work.lanes)
+    return finite
 
 
 cdef void scatter_patch(const Work *work, const Box *box, const Patch *p, const char *product,
@@ -161,9 +166,9 @@ cdef void store_box(const Work *work, const Task *task, Py_ssize_t group, const 
             sums += work.b.box_pitch * work.size
 
 
-cdef void run_scatter(const Work *work, const Task *task, Py_ssize_t group,
-                      char *scratch) noexcept nogil:
-    """Compute a task's block of one group."""
+cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
+                     char *scratch) noexcept nogil:
+    """Compute a task's block of one group; return whether weights packed here are not all finite."""
     cdef Scratch s = carve(&work.b, scratch)
     cdef const Py_ssize_t *last = work.residue + 5 * (work.classes - 1)
     cdef Py_ssize_t low[3]
@@ -172,6 +177,7 @@ cdef void run_scatter(const Work *work, const Task *task, Py_ssize_t group,
     cdef Patch p
     cdef Box box
     cdef char *product
+    cdef int finite = 1
     # Positions that reach the block reach at most the width of the kernel beyond it.
     box.margin = last[0] + last[1] // work.b.input_channels - 1 - work.residue[0]
     for axis in range(3):
@@ -198,8 +204,9 @@ cdef void run_scatter(const Work *work, const Task *task, Py_ssize_t group,
                 p.next = source_at(work, task, group, p.d, p.h, p.w + p.width)
                 if p.w + p.width == high[2]:
                     p.next = source_at(work, task, group, p.d, p.h + p.rows, low[2])
-                multiply_patch(work, task, group, &p, product, &s)
+                finite &= multiply_patch(work, task, group, &p, product, &s)
                 scatter_patch(work, &box, &p, product, s.pointers)
                 p.w += p.width
             p.h += p.rows
     store_box(work, task, group, &box, s.staging)
+    return 1 - finite
