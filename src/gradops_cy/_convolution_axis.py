@@ -3,10 +3,13 @@
 A result position is ``x = q·out_step + r``; tap t reads the source at ``q·in_step + offset[t]``
 and belongs to the one residue r where that is exact. With ``out_step > 1`` this is the sub-pixel
 decomposition: every class is a stride-1 problem with its own taps and no product with a zero.
+
+Planning asks for windows' sizes many times and for their tables once: sizes are counted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -15,98 +18,128 @@ import numpy as np
 
 Ints = np.ndarray[Any, np.dtype[np.intp]]
 
+# Farther than any block reaches.
+_FAR = 1 << 62
 
-@dataclass(frozen=True)
-class Axis:
-    """Tables of one axis, for blocks of `block` positions of every residue class."""
 
-    result: int
-    source: int
+@dataclass(frozen=True, eq=False)
+class AxisTaps:
+    """The taps of one axis, whatever its extents."""
+
+    kernel: int
     out_step: int
     in_step: int
-    block: int
+    classes: int  # residue classes that have a position
     taps: Ints  # kernel coordinates, by class, in each class by growing offset
     residues: Ints  # class of each tap
     offsets: Ints  # source coordinate each tap reads at q = 0
-    phased: bool
 
-    @property
-    def classes(self) -> int:
-        """Residue classes that have a position."""
-        return min(self.out_step, self.result)
+    def __len__(self) -> int:
+        """Return the number of taps."""
+        return len(self.taps)
 
     @cached_property
-    def entries(self) -> Ints:
-        """Source offsets that a block reads, each once.
+    def low(self) -> int:
+        """The smallest offset."""
+        return int(self.offsets.min()) if len(self) else 0
 
-        In order; or, `phased`, by residue modulo in_step first, so that consecutive positions
-        read consecutive entries whatever the step.
+    @cached_property
+    def span(self) -> int:
+        """Source coordinates from the smallest offset to the largest."""
+        return int(self.offsets.max()) - self.low + 1 if len(self) else 0
+
+    @cached_property
+    def _starts(self) -> tuple[Ints, Ints, Ints]:
+        """Return the offsets, each once, by residue modulo in_step first, gaps, and places of taps.
+
+        A gap is the number of positions until an offset reads what the next one reads first.
         """
-        if not len(self.offsets):
-            return self.offsets
-        reach = (self.block - 1) * self.in_step + 1
-        low = int(self.offsets.min())
-        span = int(self.offsets.max()) - low + reach
-        if span <= 4 * len(self.offsets) * self.block:
-            needed = np.zeros(span, bool)
-            for offset in self.offsets - low:
-                needed[offset : offset + reach : self.in_step] = True
-            entries = np.flatnonzero(needed) + low
-        else:
-            positions = np.arange(self.block, dtype=np.intp) * self.in_step
-            entries = np.unique(self.offsets[:, np.newaxis] + positions)
-        if self.phased:
-            entries = entries[np.lexsort((entries, entries % self.in_step))]
-        return entries
-
-    @property
-    def window(self) -> int:
-        """Number of entries."""
-        return len(self.entries)
+        offsets, place = np.unique(self.offsets, return_inverse=True)
+        phases = offsets % self.in_step
+        order = np.lexsort((offsets, phases))
+        offsets, phases = offsets[order], phases[order]
+        gaps = np.full_like(offsets, _FAR)
+        gaps[:-1] = np.where(np.diff(phases) == 0, np.diff(offsets) // self.in_step, _FAR)
+        return offsets, gaps, np.argsort(order)[place]
 
     @cached_property
-    def index(self) -> Ints:
-        """Entry that each tap reads at each position of a block; phased, at the first alone."""
-        columns = 1 if self.phased else self.block
-        needed = self.offsets[:, np.newaxis] + np.arange(columns, dtype=np.intp) * self.in_step
-        order = np.argsort(self.entries, kind="stable")
-        return order[np.searchsorted(self.entries[order], needed)]
+    def _gaps(self) -> list[tuple[int, int]]:
+        return list(Counter(self._starts[1].tolist()).items())
+
+    def window(self, block: int) -> int:
+        """Count the source coordinates that a block of positions reads."""
+        return sum(count * min(gap, block) for gap, count in self._gaps)
+
+    def tables(self, block: int, phased: bool, indexed: int) -> tuple[Ints, Ints, Ints]:
+        """Return runs, entries and the index of the first `indexed` taps.
+
+        Entries: the source offsets that a block reads, each once. In order; or, `phased`, by
+        residue modulo in_step first, so that consecutive positions read consecutive entries
+        whatever the step. Runs: first entry, its offset, length, step. Index: the entry that a tap
+        reads at each position of a block; phased, at the first alone.
+        """
+        starts, gaps, place = self._starts
+        step = self.in_step
+        lengths = np.minimum(gaps, block)
+        ends = lengths.cumsum()
+        firsts = ends - lengths
+        entries = np.repeat(starts - firsts * step, lengths)
+        entries += np.arange(len(entries), dtype=np.intp) * step
+        positions = np.arange(1 if phased else block, dtype=np.intp)
+        if phased or step == 1:
+            # Behind a gap that no block fills; before the first is that of the last.
+            heads = firsts[np.roll(gaps, 1) > block]
+            index = firsts[place[:indexed], np.newaxis] + positions
+        else:
+            entries.sort()
+            step = 1
+            heads = np.flatnonzero(np.diff(entries, prepend=entries[:1] - 2) != 1)
+            needed = self.offsets[:indexed, np.newaxis] + positions * self.in_step
+            index = np.searchsorted(entries, needed)
+        runs = np.empty((len(heads), 4), np.intp)
+        runs[:, 0], runs[:, 1] = heads, entries[heads]
+        runs[:, 2], runs[:, 3] = np.diff(heads, append=len(entries)), step
+        return runs, entries, index
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One axis in blocks of `block` positions of every residue class."""
+
+    taps: AxisTaps
+    result: int
+    source: int
+    block: int
+
+    @cached_property
+    def window(self) -> int:
+        """Number of source coordinates that a block reads."""
+        return self.taps.window(self.block)
 
     @property
     def adjacent(self) -> bool:
-        """Whether each tap reads the entry after the one that the tap before it reads."""
-        return bool((np.diff(self.index, axis=0) == 1).all())
+        """Whether each tap reads the entry after the one that the tap before it reads.
 
-    def table(self, windowed: bool) -> Ints:
-        """Return the axis as the kernels read it: one row of integers (see convolution.pxi)."""
-        entries = self.entries
-        step = self.in_step if self.phased else 1
-        starts = np.flatnonzero(np.diff(entries, prepend=entries[:1] - step - 1) != step)
-        lengths = np.diff(starts, append=len(entries))
-        runs = np.stack([starts, entries[starts], lengths, np.full_like(starts, step)], axis=1)
-        positions = -(-self.result // self.out_step)
-        blocks = -(-positions // self.block)
-        head = [self.result, self.source, self.out_step, self.in_step, self.block, blocks]
-        head += [len(entries), len(self.taps), len(runs)]
-        parts = [np.array(head), runs.ravel(), entries, self.offsets]
-        if windowed:
-            parts.append(self.index.ravel())
-        return np.concatenate(parts).astype(np.intp)
+        Of taps of one class, which are evenly spaced: where no other position reads between them.
+        """
+        taps = self.taps
+        if len(taps) < 2 or self.block == 1 or taps.span <= taps.in_step:
+            return True
+        return taps.in_step % int(taps.offsets[1] - taps.offsets[0]) == 0
+
+    @property
+    def extent(self) -> int:
+        """Source coordinates that a block spans at most."""
+        taps = self.taps
+        return min(self.source, taps.span + (self.block - 1) * taps.in_step) if len(taps) else 0
 
 
+# Problems that differ in one extent, as calls of many lengths do, share the other axes.
 @lru_cache(maxsize=256)
-def axis_of(
-    transposed: bool,
-    result: int,
-    source: int,
-    kernel: int,
-    stride: int,
-    dilation: int,
-    pad: int,
-    block: int,
-    phased: bool,
-) -> Axis:
-    """Return the axis of a convolution's backward pass (or a transposed convolution's)."""
+def axis_taps(
+    transposed: bool, classes: int, kernel: int, stride: int, dilation: int, pad: int
+) -> AxisTaps:
+    """Return the taps of a convolution's backward pass (or a transposed convolution's)."""
     taps = np.arange(kernel, dtype=np.intp)
     if transposed:
         out_step, in_step = 1, stride
@@ -116,17 +149,30 @@ def axis_of(
         out_step, in_step = stride, 1
         residues = (taps * dilation - pad) % stride
         offsets = (residues + pad - taps * dilation) // stride
-    used = residues < result
+    used = residues < classes
     taps, residues, offsets = taps[used], residues[used], offsets[used]
     order = np.lexsort((offsets, residues))
-    return Axis(
-        result,
-        source,
-        out_step,
-        in_step,
-        block,
-        taps[order],
-        residues[order],
-        offsets[order],
-        phased,
+    return AxisTaps(
+        kernel, out_step, in_step, classes, taps[order], residues[order], offsets[order]
     )
+
+
+@lru_cache(maxsize=256)
+def axis_of(taps: AxisTaps, result: int, source: int, block: int) -> Axis:
+    """Return one axis of a problem."""
+    return Axis(taps, result, source, block)
+
+
+@lru_cache(maxsize=128)
+def table(axis: Axis, phased: bool, indexed: int) -> Ints:
+    """Return an axis as the kernels read it: one row of integers (see convolution.pxi).
+
+    With the index of its first `indexed` taps.
+    """
+    taps = axis.taps
+    runs, entries, index = taps.tables(axis.block, phased, indexed)
+    blocks = -(-axis.result // (taps.out_step * axis.block))
+    head = [axis.result, axis.source, taps.out_step, taps.in_step, axis.block, blocks]
+    head += [len(entries), len(taps), len(runs)]
+    parts = np.array(head, np.intp), runs.ravel(), entries, taps.offsets, index.ravel()
+    return np.concatenate(parts)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from math import gcd, prod
 
-import numpy as np
-
 from gradops_cy import _convolution_columns, _convolution_scatter
-from gradops_cy._arrays import Array
 from gradops_cy._convolution_choice import (
     AMX,
     AMX_COLUMNS,
@@ -22,7 +21,8 @@ from gradops_cy._convolution_choice import (
     SCATTER,
     Choice,
 )
-from gradops_cy._convolution_cut import Cut
+from gradops_cy._convolution_cut import ChannelBlock, Cut, resized
+from gradops_cy._convolution_problem import Triple
 from gradops_cy._rounding import up
 
 # One task's window and results should stay in a core's second-level cache.
@@ -91,11 +91,8 @@ def _task_groups(choice: Choice) -> int:
     return min(problem.groups, max(1, vectors * choice.lanes // problem.input_channels))
 
 
-def _channel_blocks(choice: Choice, nv: int) -> tuple[Array, int]:
-    """Tabulate the channel blocks, and return the elements of a group's panels.
-
-    Blocks: first channel, channels, tile width, panel offset.
-    """
+def _channel_blocks(choice: Choice, nv: int) -> tuple[list[ChannelBlock], int]:
+    """Return the channel blocks and the elements of a group's panels."""
     problem = choice.problem
     inputs, taps = problem.input_channels, len(choice.taps)
     if choice.kernel == SCATTER:
@@ -103,7 +100,7 @@ def _channel_blocks(choice: Choice, nv: int) -> tuple[Array, int]:
     if choice.over_groups:
         # The last row of lanes may be read a vector too far.
         row = up(problem.diff_src_channels, choice.lanes) + choice.lanes
-        return np.array([[0, inputs, 0, 0]], np.intp), row
+        return [ChannelBlock(0, inputs, 0, 0)], row
     unit, limit = {
         ROWS: (choice.lanes, choice.tiles.rows_nv),
         COLUMNS: (1, choice.tiles.shapes[nv]),
@@ -115,16 +112,16 @@ def _channel_blocks(choice: Choice, nv: int) -> tuple[Array, int]:
     outputs = problem.output_channels
     reduction = taps * (up(outputs, AMX_K) if choice.amx else outputs)
     blocks = [
-        [a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction]
+        ChannelBlock(a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction)
         for a, b in pairwise(edges)
     ]
-    return np.array(blocks, np.intp), units * unit * reduction
+    return blocks, units * unit * reduction
 
 
 def _cut_for_scatter(whole: Cut, num_threads: int) -> Cut:
     """Take as large a block as fits: its neighbours compute what reaches into both."""
     problem, counts = whole.choice.problem, whole.choice.counts
-    found = replace(whole, block=counts)
+    found = whole.reblocked(counts)
     # The product has its own size; it is the sums that a smaller block makes smaller.
     while found.box_bytes > WORKSPACE // 2 and (smaller := _half_scatter_block(found)):
         found = smaller
@@ -201,23 +198,37 @@ def _smaller(whole: Cut) -> Cut | None:
 
 
 def _grow(found: Cut) -> Cut:
-    """Take more rows into a task while they fit, on the axis first whose halo weighs most."""
-    choice = found.choice
+    """Take more rows into a task while they fit."""
+    grown = found.reblocked(_grown(found, lambda _: True))
+    # What fits at last fits on the way there: few need to look at every step.
+    if grown.scratch_bytes > WORKSPACE:
+        grown = found.reblocked(_grown(found, partial(_fits, found)))
+    return grown.evened(1, grown.block[1]).evened(0, grown.block[0])
+
+
+def _fits(found: Cut, block: Triple) -> bool:
+    return found.reblocked(block).scratch_bytes <= WORKSPACE
+
+
+def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
+    """Double a block's rows, on the axis first whose halo weighs most."""
+    choice, block = found.choice, found.block
     counts, kernel = choice.counts, choice.problem.kernel
     # A window of three axes is mostly halo unless the block is large.
     limit = BLOCK_POSITIONS * (4 if choice.windowed and kernel[0] > 1 else 1)
-    growing = {axis for axis in (0, 1) if found.block[axis] < counts[axis]}
+    growing = [axis for axis in (1, 0) if block[axis] < counts[axis]]
     while growing:
-        axis = max(sorted(growing, reverse=True), key=lambda a: kernel[a] / found.block[a])
-        larger = found.extended(axis, min(2 * found.block[axis], counts[axis]))
-        enough = prod(larger.block) > limit and found.block[axis] > 2
-        if enough or larger.scratch_bytes > WORKSPACE:
-            growing.discard(axis)
+        axis = max(growing, key=lambda a: kernel[a] / block[a])
+        extent = min(2 * block[axis], counts[axis])
+        larger = resized(block, axis, extent)
+        enough = prod(larger) > limit and block[axis] > 2
+        if enough or not fits(larger):
+            growing.remove(axis)
             continue
-        found = larger
-        if found.block[axis] == counts[axis]:
-            growing.discard(axis)
-    return found.evened(1, found.block[1]).evened(0, found.block[0])
+        block = larger
+        if extent == counts[axis]:
+            growing.remove(axis)
+    return block
 
 
 def _split_for_threads(found: Cut, num_threads: int) -> Cut:

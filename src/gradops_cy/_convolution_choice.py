@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from gradops_cy import _convolution_grouped, _convolution_scatter, _convolution_taps, _isa
 from gradops_cy._arrays import Array
-from gradops_cy._convolution_axis import Axis
+from gradops_cy._convolution_axis import Axis, axis_of
 from gradops_cy._convolution_problem import ConvProblem, Triple
+from gradops_cy._convolution_taps import Taps
 from gradops_cy._rounding import up
 
 ROWS, COLUMNS, GROUPED, AMX, DEPTHWISE, SCATTER = range(6)
@@ -38,8 +39,7 @@ def _tiles(f64: bool) -> Tiles:
     return Tiles(*KERNELS.tile_shapes(f64))
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """What the arrays' strides allow."""
 
     diff_dst_channels_last: bool
@@ -63,8 +63,17 @@ class Choice:
     direct: bool  # diff_src is written without scratch
     zero_first: bool
     counts: Triple  # most positions of a residue class on each axis
-    residues: Array  # see _convolution_taps.tables
-    taps: Array
+    work: Taps  # residue classes and taps
+
+    @property
+    def residues(self) -> Array:
+        """Table of the residue classes."""
+        return self.work.residues
+
+    @property
+    def taps(self) -> Array:
+        """Table of the taps."""
+        return self.work.taps
 
     @property
     def lanes(self) -> int:
@@ -89,7 +98,7 @@ class Choice:
     @property
     def phased(self) -> bool:
         """Whether the kernel needs consecutive positions to read consecutive entries."""
-        return _phased(self.kernel)
+        return self.kernel in (COLUMNS, AMX, GROUPED)
 
     @property
     def panel_kernel(self) -> int:
@@ -99,19 +108,19 @@ class Choice:
         return self.kernel
 
     def axis(self, number: int, block: int) -> Axis:
-        """Return the table of one axis for blocks of `block` positions."""
-        return _convolution_taps.axis(self.problem, number, block, self.phased)
-
-
-def _phased(kernel: int) -> bool:
-    return kernel in (COLUMNS, AMX, GROUPED)
+        """Return one axis in blocks of `block` positions."""
+        problem = self.problem
+        return axis_of(
+            self.work.axes[number], problem.diff_src[number], problem.diff_dst[number], block
+        )
 
 
 def choose(problem: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
     """Choose the kernel and decide what it reads and writes without scratch."""
     tiles = _tiles(problem.dtype == 3)
     kernel = choose_kernel(problem, layout, tiles, exact_halo)
-    residues, taps = _convolution_taps.tables(problem, _phased(kernel))
+    zero_first = _convolution_taps.zero_first(problem)
+    work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
     has_amx = problem.dtype == 2 and tiles.has_amx
     plain = problem.dtype in (0, 3)
     # Taps of few channels are summed in one run, which a window makes of them.
@@ -128,8 +137,8 @@ def choose(problem: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
         direct = _whole_rows(problem, layout) and not layout.accumulate
     if kernel == AMX:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
-        direct = layout.diff_src_channels_last and len(taps) > 0
-        windowed = not (layout.diff_dst_channels_last and _reads_tiles(problem, residues, taps))
+        direct = layout.diff_src_channels_last and len(work.taps) > 0
+        windowed = not (layout.diff_dst_channels_last and _reads_tiles(problem, work))
     return Choice(
         problem,
         layout,
@@ -139,10 +148,9 @@ def choose(problem: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
         amx=has_amx and kernel in (AMX, SCATTER),
         windowed=windowed,
         direct=direct,
-        zero_first=_convolution_taps.zero_first(problem),
+        zero_first=zero_first,
         counts=_convolution_taps.counts(problem),
-        residues=residues,
-        taps=taps,
+        work=work,
     )
 
 
@@ -152,19 +160,18 @@ def _whole_rows(problem: ConvProblem, layout: Layout) -> bool:
     return plain and layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
 
 
-def _reads_tiles(problem: ConvProblem, residues: Array, taps: Array) -> bool:
+def _reads_tiles(problem: ConvProblem, work: Taps) -> bool:
     """Whether AMX tiles can be loaded from diff_dst: whole ones, and no tap outside."""
     outputs, counts = problem.output_channels, _convolution_taps.counts(problem)
-    if outputs % AMX_K or not len(taps) or not AMX_ROWS <= counts[2] <= BLOCK_WIDTH:
+    if outputs % AMX_K or not len(work.taps) or not AMX_ROWS <= counts[2] <= BLOCK_WIDTH:
         return False
     # diff_dst comes from memory each time, a window from the second-level cache.
-    panels = len(taps) * outputs * up(problem.input_channels, AMX_COLUMNS) * 2
-    if panels > 2 * AMX_PANELS * len(residues):
+    panels = len(work.taps) * outputs * up(problem.input_channels, AMX_COLUMNS) * 2
+    if panels > 2 * AMX_PANELS * len(work.residues):
         return False
-    axes = [_convolution_taps.axis(problem, number, 1, True) for number in range(3)]
     return all(
-        axis.offsets.min() >= 0 and axis.offsets.max() + (count - 1) * axis.in_step < axis.source
-        for axis, count in zip(axes, counts, strict=True)
+        axis.low >= 0 and axis.low + axis.span + (count - 1) * axis.in_step <= source
+        for axis, count, source in zip(work.axes, counts, problem.diff_dst, strict=True)
     )
 
 

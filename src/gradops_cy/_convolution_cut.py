@@ -10,7 +10,6 @@ from operator import mul
 from typing import NamedTuple
 
 from gradops_cy import _convolution_columns, _convolution_grouped, _convolution_scatter
-from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis
 from gradops_cy._convolution_choice import (
     AMX,
@@ -29,6 +28,21 @@ from gradops_cy._convolution_problem import Triple
 from gradops_cy._rounding import even, up
 
 
+def resized(block: Triple, axis: int, extent: int) -> Triple:
+    """Return a block with `extent` positions on an axis."""
+    d, h, w = (extent if number == axis else block[number] for number in range(3))
+    return d, h, w
+
+
+class ChannelBlock(NamedTuple):
+    """Channels of diff_src that a tile computes."""
+
+    first: int
+    channels: int
+    width: int  # in vectors, or AMX tiles
+    panel: int  # offset of its panel
+
+
 @dataclass(frozen=True, eq=False)
 class Cut:
     """What one task computes: some groups, a block of positions, a range of channel blocks."""
@@ -37,27 +51,26 @@ class Cut:
     chunk: int  # channels of diff_dst that are summed at a time
     nv: int  # vectors of a tile
     flatten: bool  # rows of a plane run into each other
-    blocks: Array  # channel blocks: first channel, channels, tile width, panel offset
+    blocks: list[ChannelBlock]
     group_panel: int  # elements of a group's packed weights
     task_groups: int
     block: Triple
     channel_splits: int = 1
     class_splits: int = 1
 
-    def extended(self, axis: int, extent: int) -> Cut:
-        """Return the cut with blocks of `extent` positions on an axis."""
-        block = list(self.block)
-        block[axis] = extent
-        return replace(self, block=(block[0], block[1], block[2]))
+    def reblocked(self, block: Triple) -> Cut:
+        """Return the cut with other blocks of positions."""
+        return self if block == self.block else replace(self, block=block)
 
     def evened(self, axis: int, extent: int) -> Cut:
         """Return the cut with as many blocks on an axis as `extent` makes, even ones."""
-        return self.extended(axis, even(self.choice.counts[axis], extent))
+        return self.reblocked(resized(self.block, axis, even(self.choice.counts[axis], extent)))
 
     @property
     def _blocks(self) -> int:
         """Blocks of positions of an image."""
-        return prod(-(-n // b) for n, b in zip(self.choice.counts, self.block, strict=True))
+        (d, h, w), (block_d, block_h, block_w) = self.choice.counts, self.block
+        return -(-d // block_d) * -(-h // block_h) * -(-w // block_w)
 
     @property
     def tasks(self) -> int:
@@ -76,6 +89,11 @@ class Cut:
             depth, height, width = choice.problem.diff_dst
             return once and plain and depth == 1 and height * width <= self.strip
         return once and plain and choice.kernel in (ROWS, AMX)
+
+    @property
+    def widest(self) -> int:
+        """The most units of a channel block."""
+        return max(block.width for block in self.blocks)
 
     @property
     def direct(self) -> bool:
@@ -105,7 +123,7 @@ class Cut:
         if not mergeable or self.chunk < choice.problem.output_channels:
             return 1
         axis = self.axes[2]
-        return len(axis.taps) if axis.out_step == 1 and axis.adjacent else 1
+        return len(axis.taps) if choice.out_steps[2] == 1 and axis.adjacent else 1
 
     # -- results in scratch ----------------------------------------------------------------
 
@@ -120,7 +138,7 @@ class Cut:
             positions = depth * unit * (1 if self.flatten else height)
         return positions * -(-len(choice.residues) // self.class_splits)
 
-    @property
+    @cached_property
     def result_pitch(self) -> int:
         """Elements from position to position of the results; COLUMNS: from channel to channel."""
         choice = self.choice
@@ -132,8 +150,8 @@ class Cut:
             return up(self.task_groups * choice.problem.input_channels, choice.lanes)
         splits = self.channel_splits
         edges = [len(self.blocks) * i // splits for i in range(splits + 1)]
-        widths = self.blocks[:, 2] * (AMX_COLUMNS if choice.amx else choice.lanes)
-        return max(int(widths[a:b].sum()) for a, b in pairwise(edges))
+        units = max(sum(block.width for block in self.blocks[a:b]) for a, b in pairwise(edges))
+        return units * (AMX_COLUMNS if choice.amx else choice.lanes)
 
     @property
     def strip(self) -> int:
@@ -161,7 +179,7 @@ class Cut:
 
     # -- scratch ---------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def scratch(self) -> dict[str, int]:
         """Bytes of the parts of a thread's scratch."""
         choice = self.choice
@@ -172,7 +190,7 @@ class Cut:
         streams = step if self.interleave else 1
         staging = max(
             16 * max(need.channels, need.sums),
-            min(16, need.channels) * max(axes[2].window, _source_extent(axes[2])),
+            min(16, need.channels) * max(axes[2].window, axes[2].extent),
             min(16, need.sums) * width * step,
             17 * streams * (width + 1) + choice.lanes if streams > 1 else 0,
         )
@@ -189,7 +207,7 @@ class Cut:
             unit = {ROWS: choice.lanes * size, AMX: AMX_COLUMNS * 2}[choice.panel_kernel]
             rows = up(self.chunk, AMX_K) if choice.amx else self.chunk
             taps = 1 if choice.kernel == SCATTER else len(choice.taps)
-            sizes["panel_bytes"] = taps * rows * int(self.blocks[:, 2].max()) * unit
+            sizes["panel_bytes"] = taps * rows * self.widest * unit
             sizes["packing_bytes"] = KERNELS.pack_staging(taps)
         return {name: up(value, 64) for name, value in sizes.items()}
 
@@ -216,21 +234,8 @@ class _Need(NamedTuple):
     zeros: int = 0
 
 
-def _most_taps(choice: Choice) -> int:
-    """Return the taps of the residue class that has most."""
-    return int((choice.residues[:, 4] - choice.residues[:, 3]).max())
-
-
 def _window(cut: Cut) -> int:
     return prod(axis.window for axis in cut.axes)
-
-
-def _source_extent(axis: Axis) -> int:
-    """Return the source coordinates that a block spans at most."""
-    if not len(axis.offsets):
-        return 0
-    span = int(axis.offsets.max() - axis.offsets.min()) + (axis.block - 1) * axis.in_step + 1
-    return min(axis.source, span)
 
 
 def _rows_need(cut: Cut) -> _Need:
@@ -238,7 +243,7 @@ def _rows_need(cut: Cut) -> _Need:
     return _Need(
         window=_window(cut) * cut.chunk if cut.choice.windowed else 0,
         results=0 if cut.direct else cut.result_positions * pitch,
-        pointers=prod(cut.block) * (1 + _most_taps(cut.choice) // merge),
+        pointers=prod(cut.block) * (1 + cut.choice.work.most // merge),
         channels=cut.chunk,
         sums=pitch,
         zeros=cut.chunk * merge,
@@ -247,7 +252,7 @@ def _rows_need(cut: Cut) -> _Need:
 
 def _columns_need(cut: Cut) -> _Need:
     choice = cut.choice
-    tile = int(cut.blocks[:, 1].max())
+    tile = max(block.channels for block in cut.blocks)
     rows = -(-len(cut.blocks) // cut.channel_splits) * tile
     # Tiles run on past the window's last entry.
     beyond = cut.nv * choice.lanes + cut.axes[2].window
@@ -255,7 +260,7 @@ def _columns_need(cut: Cut) -> _Need:
         window=_window(cut) * cut.chunk + beyond,
         # Direct, the last tile of a row.
         results=tile * cut.nv * choice.lanes if cut.direct else rows * cut.result_pitch,
-        pointers=_most_taps(choice) * cut.chunk,
+        pointers=choice.work.most * cut.chunk,
         channels=cut.chunk,
         sums=rows,
     )
@@ -268,7 +273,7 @@ def _amx_need(cut: Cut) -> _Need:
         window=(_window(cut) + beyond) * up(cut.chunk, AMX_K) if cut.choice.windowed else 0,
         # Direct, one tile is stored while the next is computed.
         results=(2 * 2 * AMX_ROWS if cut.direct else cut.result_positions) * pitch,
-        pointers=_most_taps(cut.choice),
+        pointers=cut.choice.work.most,
         channels=cut.chunk,
         sums=pitch,
     )
@@ -294,9 +299,9 @@ def _lanes_need(cut: Cut) -> _Need:
     channels = cut.task_groups * outputs
     window = results = 0
     if choice.windowed:
-        window = channels * prod(map(_source_extent, cut.axes))
+        window = channels * prod(axis.extent for axis in cut.axes)
         results = pitch * prod(map(mul, cut.block, choice.out_steps))
-    pointers = 4 * _most_taps(choice)
+    pointers = 4 * choice.work.most
     if choice.kernel == GROUPED:
         window += cut.ring_elements
         pointers = _convolution_grouped.pointers(

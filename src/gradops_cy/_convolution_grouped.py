@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
 from gradops_cy._convolution_axis import Axis
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._rounding import up
@@ -36,7 +34,7 @@ def rings(axes: Sequence[Axis]) -> list[int]:
 
     0 where the rows that a position reads lie too far apart: each tap then has its own.
     """
-    spans = [int(np.ptp(axis.offsets)) + 1 if len(axis.offsets) else 1 for axis in axes[:2]]
+    spans = [max(1, axis.taps.span) for axis in axes[:2]]
     return [n if n <= 2 * len(axis.taps) else 0 for n, axis in zip(spans, axes, strict=False)]
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from functools import cached_property, lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,13 @@ from gradops_cy import (
     _isa,
 )
 from gradops_cy._arrays import Array
+from gradops_cy._convolution_axis import table
 from gradops_cy._convolution_choice import (
     AMX,
     AMX_COLUMNS,
     AMX_K,
     AMX_ROWS,
+    GROUPED,
     KERNEL_NAMES,
     KERNELS,
     ROWS,
@@ -126,28 +127,27 @@ class Plan:
         return residues, taps
 
     @cached_property
+    def _blocks(self) -> Array:
+        return np.array(self.cut.blocks, np.intp)
+
+    @cached_property
     def _panel_tables(self) -> tuple[Array, Array, Array]:
         """Return what packing reads: kernel coordinates and ranks of the taps, channel blocks."""
         choice = self.choice
         # Widths in elements instead of vectors.
         unit = {ROWS: choice.lanes, AMX: AMX_COLUMNS}.get(choice.panel_kernel, 1)
-        blocks = self.cut.blocks * np.array([1, 1, unit, 1], np.intp)
+        blocks = self._blocks * np.array([1, 1, unit, 1], np.intp)
         if choice.kernel == SCATTER:
             return np.zeros((1, 3), np.intp), np.zeros(1, np.intp), blocks
-        taps = choice.taps
-        coordinates = np.stack([choice.axis(a, 1).taps[taps[:, a]] for a in range(3)], axis=1)
-        # Where each tap of the kernel, in C order, stands among the panels.
-        places = np.ravel_multi_index(tuple(coordinates.T), self.problem.kernel)
-        every = len(places) == prod(self.problem.kernel)
-        ranks = np.argsort(places) if every else np.empty(0, np.intp)
-        return np.ascontiguousarray(coordinates), ranks, blocks
+        return choice.work.coordinates, choice.work.ranks, blocks
 
     @cached_property
     def _program(self) -> Any:
         """Hand the tables to the kernels."""
         choice, cut = self.choice, self.cut
         scatter = choice.kernel == SCATTER
-        ring_d, ring_h = _convolution_grouped.rings(cut.axes)
+        grouped = choice.kernel == GROUPED
+        ring_d, ring_h = _convolution_grouped.rings(cut.axes) if grouped else (0, 0)
         blocking = {
             "kernel": choice.kernel,
             "dtype": self.problem.dtype,
@@ -176,8 +176,14 @@ class Plan:
             **self._scratch_sizes,
             "scratch_bytes": self._scratch_bytes,
         }
-        axes = [axis.table(choice.windowed or choice.phased) for axis in cut.axes]
-        return KERNELS.Program(*axes, *self._work_tables, cut.blocks, *self._panel_tables, blocking)
+        # These kernels find a tap in the window by an index; merged taps follow the first.
+        indexed = choice.phased or (choice.kernel == ROWS and choice.windowed)
+        axes = [
+            table(axis, choice.phased, len(axis.taps) // merge if indexed else 0)
+            for axis, merge in zip(cut.axes, (1, 1, cut.merge), strict=True)
+        ]
+        blocks = self._blocks
+        return KERNELS.Program(*axes, *self._work_tables, blocks, *self._panel_tables, blocking)
 
     # -- memory ----------------------------------------------------------------------------
 
@@ -260,7 +266,7 @@ class Plan:
     def describe(self) -> str:
         """Return kernel, tiles, tasks, scratch and operations in a few lines."""
         choice, cut = self.choice, self.cut
-        vectors = int(cut.blocks[:, 2].max()) if choice.panel_kernel == ROWS else cut.nv
+        vectors = cut.widest if choice.panel_kernel == ROWS else cut.nv
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
         if choice.amx:
             tile = f"{2 * AMX_ROWS} x {2 * AMX_COLUMNS} x {AMX_K}"

@@ -10,7 +10,8 @@ ConvTransposeBackwardData with ``y = x·S + k·D - PB``. They differ in nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from gradops_cy import _arrays
 
@@ -20,7 +21,7 @@ Triple = tuple[int, int, int]
 ROW = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConvProblem:
     """What is to be computed, with oneDNN's letters in :meth:`__str__`.
 
@@ -42,20 +43,17 @@ class ConvProblem:
     rank: int
     # Every call looks its plan up, and hashing all of this takes longer than the rest of it.
     _hash: int = field(init=False, repr=False, compare=False)
-    # Axes whose positions may stand in the rows of the last one.
-    joinable: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        values = tuple(getattr(self, name.name) for name in fields(self) if name.init)
-        object.__setattr__(self, "_hash", hash(values))
-        object.__setattr__(self, "joinable", self._count_joinable())
+        object.__setattr__(self, "_hash", hash(tuple(vars(self).values())))
 
     def __hash__(self) -> int:
         """Return what was computed once."""
         return self._hash
 
-    def _count_joinable(self) -> int:
-        """Count the axes, next to the last one, that have no kernel, as it must have none.
+    @cached_property
+    def joinable(self) -> int:
+        """Axes whose positions may stand in the rows of the last one: those without a kernel.
 
         Never the images: how a sum is computed would depend on their number.
         """
@@ -91,7 +89,7 @@ class ConvProblem:
         """Channels of diff_dst in a group."""
         return self.diff_dst_channels // self.groups
 
-    @property
+    @cached_property
     def flop(self) -> int:
         """Floating-point operations without those on padding."""
         total = 2 * self.batch * self.diff_src_channels * self.output_channels
@@ -104,12 +102,14 @@ class ConvProblem:
         large, small = self.diff_src[axis], self.diff_dst[axis]
         if self.transposed:
             large, small = small, large
-        stride, pad = self.strides[axis], self.pads_begin[axis]
+        # Taps and positions stand for each other here: the fewer are walked through.
+        (few, step), (many, stride) = sorted(
+            [(self.kernel[axis], self.dilations[axis]), (small, self.strides[axis])]
+        )
         count = 0
-        for tap in range(self.kernel[axis]):
-            shift = tap * self.dilations[axis] - pad
+        for shift in range(-self.pads_begin[axis], few * step - self.pads_begin[axis], step):
             first = max(0, -(shift // stride))
-            last = min(small - 1, (large - 1 - shift) // stride)
+            last = min(many - 1, (large - 1 - shift) // stride)
             count += max(0, last - first + 1)
         return count
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
 
 from gradops_cy._arrays import Array
-from gradops_cy._convolution_axis import Axis, axis_of
+from gradops_cy._convolution_axis import AxisTaps, axis_taps
 from gradops_cy._convolution_problem import ConvProblem, Triple
 
 # More residue classes than this are not all walked through.
 MOST_CLASSES = 64
+
+AxesTaps = tuple[AxisTaps, AxisTaps, AxisTaps]
 
 
 def out_steps(problem: ConvProblem) -> Triple:
@@ -34,30 +38,58 @@ def zero_first(problem: ConvProblem) -> bool:
     return prod(map(min, out_steps(problem), problem.diff_src)) > MOST_CLASSES
 
 
-def axis(problem: ConvProblem, number: int, block: int, phased: bool) -> Axis:
-    """Return the table of one axis for blocks of `block` positions."""
-    return axis_of(
-        problem.transposed,
-        problem.diff_src[number],
-        problem.diff_dst[number],
-        problem.kernel[number],
-        problem.strides[number],
-        problem.dilations[number],
-        problem.pads_begin[number],
-        block,
-        phased,
+def axes(problem: ConvProblem) -> AxesTaps:
+    """Return the taps of the three axes."""
+    steps, extents = out_steps(problem), problem.diff_src
+    depth, height, width = (
+        axis_taps(
+            problem.transposed,
+            min(steps[number], extents[number]),
+            problem.kernel[number],
+            problem.strides[number],
+            problem.dilations[number],
+            problem.pads_begin[number],
+        )
+        for number in range(3)
     )
+    return depth, height, width
 
 
-def tables(problem: ConvProblem, phased: bool) -> tuple[Array, Array]:
-    """Return the residue classes and every tap by axis.
+@dataclass(frozen=True, eq=False)
+class Taps:
+    """Residue classes and taps; no extent of a tensor matters beyond the number of classes."""
 
-    Classes: residues on the three axes, first tap and last + 1.
-    """
+    axes: AxesTaps
+    residues: Array  # [classes][5]: residues on the three axes, first tap and last + 1
+    taps: Array  # [taps][3]: by axis, the last one fastest
+
+    @cached_property
+    def most(self) -> int:
+        """The taps of the residue class that has most."""
+        return int((self.residues[:, 4] - self.residues[:, 3]).max())
+
+    @cached_property
+    def coordinates(self) -> Array:
+        """The taps' coordinates in the kernel."""
+        columns = [axis.taps[self.taps[:, number]] for number, axis in enumerate(self.axes)]
+        return np.stack(columns, axis=1)
+
+    @cached_property
+    def ranks(self) -> Array:
+        """Where each tap of the kernel, in C order, stands; nothing if not all are used."""
+        kernel = [axis.kernel for axis in self.axes]
+        if len(self.taps) < prod(kernel):
+            return np.empty(0, np.intp)
+        return np.argsort(np.ravel_multi_index(tuple(self.coordinates.T), kernel))
+
+
+@lru_cache(maxsize=128)
+def taps_of(axes: AxesTaps, used_only: bool) -> Taps:
+    """Tabulate the residue classes, all of them or those with taps."""
     # On each axis: residue, first tap, number of taps. Classes come in C order.
-    axes = [_axis_classes(problem, number, phased) for number in range(3)]
-    grid = np.indices([len(classes) for classes in axes]).reshape(3, -1)
-    classes = np.stack([on_axis[index] for on_axis, index in zip(axes, grid, strict=True)])
+    on_axes = [_axis_classes(axis, used_only) for axis in axes]
+    grid = np.indices([len(classes) for classes in on_axes]).reshape(3, -1)
+    classes = np.stack([on_axis[index] for on_axis, index in zip(on_axes, grid, strict=True)])
     sizes = classes[:, :, 2].prod(axis=0)
     ends = np.cumsum(sizes)
     residues = np.column_stack([*classes[:, :, 0], ends - sizes, ends])
@@ -69,15 +101,14 @@ def tables(problem: ConvProblem, phased: bool) -> tuple[Array, Array]:
         count = classes[number, owner, 2]
         taps[:, number] = classes[number, owner, 1] + local % count
         local //= count
-    return np.ascontiguousarray(residues, np.intp), taps
+    return Taps(axes, np.ascontiguousarray(residues, np.intp), taps)
 
 
-def _axis_classes(problem: ConvProblem, number: int, phased: bool) -> Array:
+def _axis_classes(axis: AxisTaps, used_only: bool) -> Array:
     """Return residue, first tap and number of taps of an axis's classes."""
-    single = axis(problem, number, 1, phased)
-    residues = np.arange(single.classes)
-    if zero_first(problem):  # at least one, so that there is something to plan for
-        residues = np.unique(single.residues) if len(single.residues) else residues[:1]
-    begin = np.searchsorted(single.residues, residues)
-    end = np.searchsorted(single.residues, residues, side="right")
+    residues = np.arange(axis.classes)
+    if used_only:  # at least one, so that there is something to plan for
+        residues = np.unique(axis.residues) if len(axis) else residues[:1]
+    begin = np.searchsorted(axis.residues, residues)
+    end = np.searchsorted(axis.residues, residues, side="right")
     return np.stack([residues, begin, end - begin], axis=1)
