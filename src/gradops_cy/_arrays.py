@@ -1,7 +1,7 @@
 """Arrays at the door: which are accepted, and how they reach the kernels.
 
-Kernels see every tensor as a strided view of bytes, the itemsize as a last axis: one signature
-for all dtypes (Cython has no buffers of halves) and for any strides.
+Kernels see every tensor as an address and strides: one signature for all dtypes (Cython has no
+buffers of halves) and for any strides.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ DTYPE_CODES: dict[np.dtype[Any], int] = {
 }
 DTYPES = {code: dtype for dtype, code in DTYPE_CODES.items()}
 DTYPE_NAMES = {0: "f32", 1: "f16", 2: "bf16", 3: "f64"}
-
-_BYTE = np.dtype(np.uint8)
 
 DATA_FORMATS = ("NXC", "NCX", "NWC", "NHWC", "NDHWC", "NCW", "NCHW", "NCDHW")
 
@@ -75,6 +73,8 @@ def check_known(
     op: str, name: str, value: object, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> None:
     """Raise unless `value` is an array of the shape and, up to byte order, the dtype of a plan."""
+    if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape:
+        return
     array = check_array(op, name, value)
     if array.dtype != dtype:
         same_dtype(op, name, array.dtype, dtype)
@@ -119,24 +119,23 @@ def native(array: Array) -> Array:
     return array.astype(array.dtype.newbyteorder("="), order="K", copy=True, subok=False)
 
 
-# By format and rank: the index that adds the absent spatial axes, and the order of all five.
+# By format and number of axes: the index that adds the absent spatial axes, and the order of all
+# five. Images without a depth are planes: their axis takes its place.
 _ALL = slice(None)
 _FIVE_AXES: dict[tuple[str, int], tuple[tuple[slice | None, ...], tuple[int, ...]]] = {
-    (fmt, rank): (((_ALL,) * leading + (None,) * (5 - rank)), axes)
-    for fmt, leading, axes in (("NXC", 1, (0, 4, 1, 2, 3)), ("NCX", 2, (0, 1, 2, 3, 4)))
-    for rank in (3, 4, 5)
+    (fmt, axes): (((_ALL,) * leading + (None,) * (5 - axes)), volumes if axes == 5 else planes)
+    for fmt, leading, volumes, planes in (
+        ("NXC", 1, (0, 4, 1, 2, 3), (1, 4, 0, 2, 3)),
+        ("NCX", 2, (0, 1, 2, 3, 4), (2, 1, 0, 3, 4)),
+    )
+    for axes in (3, 4, 5)
 }
 
 
 def canonical(array: Array, fmt: str) -> Array:
-    """Return the (N, C, D, H, W) view of a data tensor, absent axes of extent 1."""
-    index, axes = _FIVE_AXES[fmt, array.ndim]
-    return array[index].transpose(axes)
-
-
-def byte_view(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return the strided byte view of `array`, its itemsize as a new last axis."""
-    return array[..., None].view(_BYTE)
+    """Return the (N, C, D, H, W) view of a data tensor: images without a depth as planes."""
+    index, order = _FIVE_AXES[fmt, array.ndim]
+    return array[index].transpose(order)
 
 
 def overlaps_itself(array: Array) -> bool:

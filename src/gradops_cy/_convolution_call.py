@@ -51,9 +51,8 @@ class ConvForm:
     weights_axes: tuple[int, ...]  # where g, O, I, D, H, W are among them
 
     def tensor(self, array: Array) -> Array:
-        """Return the (N, C, D, H, W) view of diff_dst or diff_src, low-rank images as planes."""
-        view = _arrays.canonical(array, self.data_format)
-        return view if self.problem.rank == 3 else view.swapaxes(0, 2)
+        """Return the (N, C, D, H, W) view of diff_dst or diff_src."""
+        return _arrays.canonical(array, self.data_format)
 
     def weights(self, array: Array) -> Array:
         """Return the (g, O, I, D, H, W) view of weights: splitting axes never copies."""

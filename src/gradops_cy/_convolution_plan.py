@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from gradops_cy import (
-    _arrays,
     _convolution_blocks,
     _convolution_grouped,
     _convolution_scatter,
@@ -41,8 +41,8 @@ from gradops_cy._convolution_problem import ConvProblem
 
 # Below this a second thread costs more than it brings.
 THREAD_FLOP = 1 << 20
-# Memory up to this size is kept by its plan between calls.
-KEPT_BYTES = 1 << 15
+# Memory up to this size is kept between calls.
+KEPT_BYTES = 1 << 22
 
 
 def aligned_bytes(count: int) -> Array:
@@ -54,25 +54,23 @@ def aligned_bytes(count: int) -> Array:
     return storage[offset : offset + count]
 
 
-class _Spare:
-    """Aligned memory of one size, of which small pieces are kept for the next call.
+# Panels and scratch of the last calls, of whatever plan, for the next ones: a page fault for every
+# 4096 bytes of fresh memory takes longer than a small problem.
+_spare: deque[Array] = deque(maxlen=2)
 
-    Allocating and aligning takes longer than a small problem. Taking is atomic, so that no two
-    calls ever hold the same piece.
-    """
 
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._pieces: deque[Array] = deque(maxlen=2 if count <= KEPT_BYTES else 0)
+def _take(count: int) -> Array:
+    """Return at least `count` aligned bytes that no other call holds: taking is atomic."""
+    try:
+        piece = _spare.pop()
+    except IndexError:
+        return aligned_bytes(count)
+    return piece if len(piece) >= count else aligned_bytes(count)
 
-    def take(self) -> Array:
-        try:
-            return self._pieces.pop()
-        except IndexError:
-            return aligned_bytes(self._count)
 
-    def give(self, piece: Array) -> None:
-        self._pieces.append(piece)
+def _give(piece: Array) -> None:
+    if len(piece) <= KEPT_BYTES:
+        _spare.append(piece)
 
 
 class Plan:
@@ -105,14 +103,6 @@ class Plan:
         )
 
     # -- tables ----------------------------------------------------------------------------
-
-    @cached_property
-    def _scratch_sizes(self) -> dict[str, int]:
-        return self.cut.scratch
-
-    @property
-    def _scratch_bytes(self) -> int:
-        return sum(self._scratch_sizes.values())
 
     @cached_property
     def _work_tables(self) -> tuple[Array, Array]:
@@ -173,8 +163,8 @@ class Plan:
             "result_pitch": cut.result_pitch,
             "ring_d": ring_d,
             "ring_h": ring_h,
-            **self._scratch_sizes,
-            "scratch_bytes": self._scratch_bytes,
+            **cut.scratch,
+            "scratch_bytes": cut.scratch_bytes,
         }
         # These kernels find a tap in the window by an index; merged taps follow the first.
         indexed = choice.phased or (choice.kernel == ROWS and choice.windowed)
@@ -197,12 +187,8 @@ class Plan:
         return max(rows * self.cut.group_panel * (2 if choice.amx else choice.size), 64)
 
     @cached_property
-    def _panels(self) -> _Spare:
-        return _Spare(self.packed_bytes)
-
-    @cached_property
-    def _scratch(self) -> _Spare:
-        return _Spare(self.num_threads * self._scratch_bytes)
+    def _scratch_bytes(self) -> int:
+        return self.num_threads * self.cut.scratch_bytes
 
     @cached_property
     def _pack_staging(self) -> int:
@@ -211,33 +197,24 @@ class Plan:
 
     # -- execution -------------------------------------------------------------------------
 
-    def pack(self, weights: Array) -> tuple[Array, bool]:
+    def pack(self, weights: Array, packed: Array) -> bool:
         """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
-        packed = self._panels.take()
         if self.choice.kernel == SCATTER:
             weights = _convolution_scatter.by_column(self.problem, weights)
-        staging = np.empty(self._pack_staging, np.uint8)
-        view = _arrays.byte_view(weights)
-        return packed, self._program.pack(view, packed, staging, self.num_threads)
-
-    def give_back(self, packed: Array) -> None:
-        """Take back what :meth:`pack` returned and nobody uses any more."""
-        self._panels.give(packed)
+        staging = _take(self._pack_staging)
+        finite: bool = self._program.pack(weights, packed, staging, self.num_threads)
+        _give(staging)
+        return finite
 
     def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> None:
         """Compute diff_src from (N, C, D, H, W) views and packed weights."""
         if self._clears:
             diff_src[...] = 0
-        scratch = self._scratch.take()
-        self._program.run(
-            self._bytes(diff_dst),
-            packed,
-            self._bytes(diff_src),
-            scratch,
-            self.num_threads,
-            self.choice.layout.accumulate,
-        )
-        self._scratch.give(scratch)
+        diff_dst, diff_src = self._rows(diff_dst), self._rows(diff_src)
+        scratch = _take(self._scratch_bytes)
+        accumulate = self.choice.layout.accumulate
+        self._program.run(diff_dst, packed, diff_src, scratch, self.num_threads, accumulate)
+        _give(scratch)
 
     def run_packing(self, diff_dst: Array, weights: Array, diff_src: Array) -> bool:
         """Compute diff_src, packing on the way; tell whether all weights are finite."""
@@ -245,23 +222,20 @@ class Plan:
             diff_src[...] = 0
         if self.choice.kernel == SCATTER:
             weights = _convolution_scatter.by_column(self.problem, weights)
-        scratch = self._scratch.take()
+        diff_dst, diff_src = self._rows(diff_dst), self._rows(diff_src)
+        scratch = _take(self._scratch_bytes)
         finite: bool = self._program.run_packing(
-            self._bytes(diff_dst),
-            _arrays.byte_view(weights),
-            self._bytes(diff_src),
-            scratch,
-            self.num_threads,
+            diff_dst, weights, diff_src, scratch, self.num_threads
         )
-        self._scratch.give(scratch)
+        _give(scratch)
         return finite
 
-    def _bytes(self, tensor: Array) -> Array:
-        """Return the bytes of a tensor in the plan's rows (a view, the layout says)."""
-        if self._joined:
-            _, height, width = self.choice.problem.diff_src
-            tensor = tensor.reshape(*tensor.shape[:2], -1, height, width)
-        return _arrays.byte_view(tensor)
+    def _rows(self, tensor: Array) -> Array:
+        """Return a tensor in the plan's rows: a view, the layout says."""
+        if not self._joined:
+            return tensor
+        _, height, width = self.choice.problem.diff_src
+        return tensor.reshape(*tensor.shape[:2], -1, height, width)
 
     def describe(self) -> str:
         """Return kernel, tiles, tasks, scratch and operations in a few lines."""
@@ -271,7 +245,7 @@ class Plan:
         if choice.amx:
             tile = f"{2 * AMX_ROWS} x {2 * AMX_COLUMNS} x {AMX_K}"
         splits = f"{len(choice.residues)} residue classes, {cut.channel_splits} channel ranges"
-        scratch = f"{self._scratch_bytes} bytes of scratch a thread"
+        scratch = f"{cut.scratch_bytes} bytes of scratch a thread"
         return "\n".join(
             [
                 f"problem   {self.problem}",
@@ -321,14 +295,23 @@ def _joins(tensor: Array) -> int:
 
 
 def prepare(
-    problem: ConvProblem, layout: Layout, num_threads: int, weights: Array
+    problem: ConvProblem,
+    layout: Layout,
+    num_threads: int,
+    weights: Array,
+    take: Callable[[int], Array] | None = None,
 ) -> tuple[Plan, Array]:
-    """Return the plan that suits the (g, O, I, D, H, W) weights, and the weights packed for it."""
+    """Return the plan that suits the (g, O, I, D, H, W) weights, and the weights packed for it.
+
+    Into memory of their own, or what `take` returns.
+    """
+    take = take or aligned_bytes
     plan = plan_for(problem, layout, num_threads, False)
-    packed, finite = plan.pack(weights)
-    if not finite:
+    packed = take(plan.packed_bytes)
+    if not plan.pack(weights, packed):
         plan = plan_for(problem, layout, num_threads, True)
-        packed, _ = plan.pack(weights)
+        packed = take(plan.packed_bytes)
+        plan.pack(weights, packed)
     return plan, packed
 
 
@@ -346,6 +329,6 @@ def execute(
     plan = plan_for(problem, arranged, num_threads, False)
     if plan.packs_in_tasks and plan.run_packing(diff_dst, weights, diff_src):
         return
-    plan, packed = prepare(problem, arranged, num_threads, weights)
+    plan, packed = prepare(problem, arranged, num_threads, weights, _take)
     plan.run(diff_dst, packed, diff_src)
-    plan.give_back(packed)
+    _give(packed)

@@ -5,6 +5,8 @@
 # residue class of the block with register tiles, and stores the block once. Pointers are to bytes,
 # strides of tensors are in bytes; sizes inside scratch are in elements of the computing type.
 
+from cpython.buffer cimport (Py_buffer, PyBUF_STRIDED, PyBUF_STRIDES, PyBuffer_Release,
+                             PyObject_GetBuffer)
 from cython.parallel cimport prange, threadid
 from libc.string cimport memcpy, memset
 
@@ -49,9 +51,6 @@ cdef enum:
     AMX_COLUMNS = 16    # channels of a tile
     AMX_K = 32          # products of a tile
     AMX_PANELS = 1 << 18    # bytes of weights that a tile of positions passes by
-
-ctypedef const unsigned char[:, :, :, :, :, :] InputTensor
-ctypedef unsigned char[:, :, :, :, :, :] OutputTensor
 
 
 cdef enum Kernel:
@@ -182,6 +181,31 @@ cdef struct Work:
     const Py_ssize_t *block         # [blocks][4]: first channel, channels, tile width, panel offset
     const char *weights             # packed before, or
     const Weights *packing          # to be packed by the tasks
+
+
+cdef char *read_array(object array, bint writable, int axes, Py_ssize_t *shape,
+                      Py_ssize_t *stride) except NULL:
+    """Return where an array begins; fill in its extents and its strides in bytes.
+
+    Asked for without a format, NumPy hands out any dtype, and faster than a typed memoryview.
+    """
+    cdef Py_buffer view
+    cdef int axis
+    PyObject_GetBuffer(array, &view, PyBUF_STRIDED if writable else PyBUF_STRIDES)
+    try:
+        if view.ndim != axes:
+            raise ValueError(f"expected {axes} axes, got {view.ndim}")
+        for axis in range(axes):
+            shape[axis], stride[axis] = view.shape[axis], view.strides[axis]
+        return <char *> view.buf
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef char *read_bytes(object array, bint writable) except NULL:
+    """Return where contiguous bytes begin."""
+    cdef Py_ssize_t shape, stride
+    return read_array(array, writable, 1, &shape, &stride)
 
 
 cdef Axis read_axis(const Py_ssize_t[::1] table) noexcept nogil:
@@ -321,8 +345,8 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept n
 cdef class Program:
     """The tables of a plan, read once, and what is done with them.
 
-    Tensors are (N, C, D, H, W, itemsize) views, weights (g, O, I, D, H, W, itemsize) views. Results
-    of :meth:`pack` and :meth:`run_packing` tell whether all weights are finite.
+    Tensors are (N, C, D, H, W) views, weights (g, O, I, D, H, W) views. Results of :meth:`pack` and
+    :meth:`run_packing` tell whether all weights are finite.
     """
 
     cdef Work work
@@ -367,34 +391,32 @@ cdef class Program:
         w.inputs = panel_blocks[w.blocks - 1, 0] + panel_blocks[w.blocks - 1, 1]
         w.group_panel = blocking.group_panel
 
-    def pack(self, WeightsTensor weights, unsigned char[::1] packed, unsigned char[::1] staging,
-             int num_threads):
-        """Fill `packed`; `staging` holds pack_staging(taps) bytes for each thread."""
+    def pack(self, weights, packed, staging, int num_threads):
+        """Fill `packed`; `staging` holds at least pack_staging(taps) bytes for each thread."""
         cdef Weights w = self.panels
-        cdef Py_ssize_t number
-        cdef Py_ssize_t share = staging.shape[0] // num_threads
+        cdef Py_ssize_t number, length, stride
+        cdef char *panels = read_bytes(packed, True)
+        cdef char *space = read_array(staging, True, 1, &length, &stride)
+        cdef Py_ssize_t share = length // num_threads // 64 * 64
         cdef int infinite = 0
         cdef int kernel = self.work.b.kernel
         read_weights(weights, &w)
         if kernel == GROUPED or kernel == DEPTHWISE:
             for number in prange(w.taps, nogil=True, schedule="static", num_threads=num_threads):
-                infinite += 1 - pack_lanes(&w, number, <char *> &packed[0])
+                infinite += 1 - pack_lanes(&w, number, panels)
         else:
             for number in prange(w.groups * w.blocks, nogil=True, schedule="dynamic",
                                  num_threads=num_threads):
-                infinite += 1 - pack_block(&w, number, <char *> &packed[0],
-                                           <char *> &staging[0] + threadid() * share)
+                infinite += 1 - pack_block(&w, number, panels, space + threadid() * share)
         return infinite == 0
 
-    def run(self, InputTensor diff_dst, const unsigned char[::1] packed, OutputTensor diff_src,
-            unsigned char[::1] scratch, int num_threads, bint accumulate):
-        """Compute diff_src; `scratch` holds `scratch_bytes` for each thread, aligned to 64 bytes."""
+    def run(self, diff_dst, packed, diff_src, scratch, int num_threads, bint accumulate):
+        """Compute diff_src; `scratch` holds `scratch_bytes` for each thread, or more, aligned to 64."""
         cdef Work work = self.work
-        work.weights = <const char *> &packed[0]
+        work.weights = read_bytes(packed, False)
         run_all(&work, diff_dst, diff_src, scratch, num_threads, accumulate)
 
-    def run_packing(self, InputTensor diff_dst, WeightsTensor weights, OutputTensor diff_src,
-                    unsigned char[::1] scratch, int num_threads):
+    def run_packing(self, diff_dst, weights, diff_src, scratch, int num_threads):
         """Compute diff_src, each task packing what it alone uses of the weights."""
         cdef Work work = self.work
         cdef Weights w = self.panels
@@ -403,20 +425,18 @@ cdef class Program:
         return run_all(&work, diff_dst, diff_src, scratch, num_threads, False) == 0
 
 
-cdef int run_all(Work *work, InputTensor diff_dst, OutputTensor diff_src,
-                 unsigned char[::1] scratch, int num_threads, bint accumulate) noexcept:
+cdef int run_all(Work *work, diff_dst, diff_src, scratch, int num_threads,
+                 bint accumulate) except -1:
     """Run the tasks; return how many met weights that are not finite."""
     cdef Py_ssize_t task, tasks, axis, ranges
-    cdef char *space = <char *> &scratch[0]
+    cdef Py_ssize_t shape[5]
+    cdef char *space = read_bytes(scratch, True)
     cdef int infinite = 0
-    work.diff_dst.data = <char *> &diff_dst[0, 0, 0, 0, 0, 0]
-    work.diff_src.data = <char *> &diff_src[0, 0, 0, 0, 0, 0]
-    for axis in range(5):
-        work.diff_dst.stride[axis] = diff_dst.strides[axis]
-        work.diff_src.stride[axis] = diff_src.strides[axis]
+    work.diff_dst.data = read_array(diff_dst, False, 5, shape, work.diff_dst.stride)
+    work.diff_src.data = read_array(diff_src, True, 5, shape, work.diff_src.stride)
     work.accumulate = accumulate
     ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
-    tasks = diff_src.shape[0] * ranges * work.b.channel_splits * work.b.class_splits
+    tasks = shape[0] * ranges * work.b.channel_splits * work.b.class_splits
     for axis in range(3):
         tasks *= work.axis[axis].blocks
     for task in prange(tasks, nogil=True, schedule="dynamic", num_threads=num_threads):

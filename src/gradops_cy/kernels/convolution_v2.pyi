@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import disjoint_base
 
+_Array = np.ndarray[Any, np.dtype[Any]]
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _Ints = np.ndarray[Any, np.dtype[np.intp]]
 
@@ -23,21 +24,21 @@ class Program:
         panel_blocks: _Ints,
         blocking: dict[str, int],
     ) -> None: ...
-    def pack(self, weights: _Bytes, packed: _Bytes, staging: _Bytes, num_threads: int) -> bool: ...
+    def pack(self, weights: _Array, packed: _Bytes, staging: _Bytes, num_threads: int) -> bool: ...
     def run(
         self,
-        diff_dst: _Bytes,
+        diff_dst: _Array,
         packed: _Bytes,
-        diff_src: _Bytes,
+        diff_src: _Array,
         scratch: _Bytes,
         num_threads: int,
         accumulate: bool,
     ) -> None: ...
     def run_packing(
         self,
-        diff_dst: _Bytes,
-        weights: _Bytes,
-        diff_src: _Bytes,
+        diff_dst: _Array,
+        weights: _Array,
+        diff_src: _Array,
         scratch: _Bytes,
         num_threads: int,
     ) -> bool: ...

@@ -8,8 +8,6 @@
 cdef enum:
     PACK_CHANNELS = 512      # channels of diff_dst packed at a time: the panel's part stays in L1
 
-ctypedef const unsigned char[:, :, :, :, :, :, :] WeightsTensor
-
 cdef extern from "finite.h" nogil:
     int all_finite(int f64, const void *x, Py_ssize_t n) noexcept
     int all_finite_bf16(const unsigned short *x, Py_ssize_t n) noexcept
@@ -206,23 +204,23 @@ cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed, char *sta
     return finite
 
 
-cdef void read_weights(WeightsTensor weights, Weights *w) noexcept nogil:
+cdef int read_weights(weights, Weights *w) except -1:
     """Complete a plan's description of the panels with where the weights lie."""
     cdef Py_ssize_t axis, dense
+    cdef Py_ssize_t shape[6]
     cdef Py_ssize_t step = w.unit
-    w.data = <const char *> &weights[0, 0, 0, 0, 0, 0, 0]
-    for axis in range(6):
-        w.stride[axis] = weights.strides[axis]
+    w.data = read_array(weights, False, 6, shape, w.stride)
     dense = w.rank != NULL
     for axis in range(5, 2, -1):
-        dense = dense and (weights.shape[axis] == 1 or w.stride[axis] == step)
-        step *= weights.shape[axis]
+        dense = dense and (shape[axis] == 1 or w.stride[axis] == step)
+        step *= shape[axis]
     if w.stride[2] == w.unit or w.inputs == 1:
         w.order = BY_INPUT
     elif w.stride[1] == w.unit or (w.taps == 1 and w.channels == 1):
         w.order = BY_OUTPUT
     else:
         w.order = BY_TAP if dense else SCATTERED
+    return 0
 
 
 def pack_staging(Py_ssize_t taps):
