@@ -17,6 +17,7 @@ FAMILIES = {  # the sources that each family's shims include
     "convolution": (
         "convolution",
         "window",
+        "unfold",
         "compute",
         "depthwise",
         "scatter",

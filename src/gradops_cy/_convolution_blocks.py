@@ -13,6 +13,7 @@ from gradops_cy._convolution_choice import (
     AMX,
     AMX_COLUMNS,
     AMX_K,
+    AMX_ROWS,
     BLOCK_WIDTH,
     COLUMNS,
     DEPTHWISE,
@@ -181,6 +182,9 @@ def _smaller(whole: Cut) -> Cut | None:
     fewer = _half_groups(whole)
     if fewer:
         return fewer
+    # Unfolded, positions share nothing of a window, and whole sums need no results in scratch.
+    if choice.unfolds and width > 4 * AMX_ROWS:
+        return whole.evened(2, up(width // 2, AMX_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
         return replace(whole, chunk=up(whole.chunk // 2, AMX_K))
     # Tiles that are loaded from diff_dst need rows that are not cut.

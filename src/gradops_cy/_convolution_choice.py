@@ -7,14 +7,21 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
-from gradops_cy import _convolution_grouped, _convolution_scatter, _convolution_taps, _isa
+from gradops_cy import (
+    _convolution_grouped,
+    _convolution_scatter,
+    _convolution_taps,
+    _convolution_unfold,
+    _isa,
+)
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
 from gradops_cy._convolution_problem import ConvProblem, Triple
-from gradops_cy._convolution_taps import Taps
+from gradops_cy._convolution_taps import AxesTaps, Taps
 from gradops_cy._rounding import up
 
-ROWS, COLUMNS, GROUPED, AMX, DEPTHWISE, SCATTER = range(6)
+# UNFOLD is AMX on another problem.
+ROWS, COLUMNS, GROUPED, AMX, DEPTHWISE, SCATTER, UNFOLD = range(7)
 KERNEL_NAMES = ("rows", "columns", "grouped", "amx", "depthwise", "scatter")
 AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
 # Bytes of weights that a tile of positions passes by.
@@ -53,7 +60,8 @@ class Layout(NamedTuple):
 class Choice:
     """The kernel of a problem in one layout, and what follows from it alone."""
 
-    problem: ConvProblem
+    given: ConvProblem
+    problem: ConvProblem  # the one given, or what unfolding it leaves
     layout: Layout
     exact_halo: bool
     tiles: Tiles
@@ -91,6 +99,11 @@ class Choice:
         return _convolution_taps.out_steps(self.problem)
 
     @property
+    def unfolds(self) -> bool:
+        """Whether the window holds taps side by side."""
+        return self.given is not self.problem
+
+    @property
     def over_groups(self) -> bool:
         """Whether the lanes of a vector are channels of several groups."""
         return self.kernel in (GROUPED, DEPTHWISE)
@@ -109,16 +122,25 @@ class Choice:
 
     def axis(self, number: int, block: int) -> Axis:
         """Return one axis in blocks of `block` positions."""
-        problem = self.problem
-        return axis_of(
-            self.work.axes[number], problem.diff_src[number], problem.diff_dst[number], block
-        )
+        return self._axis_of(self.problem, self.work.axes, number, block)
+
+    def source(self, number: int, block: int) -> Axis:
+        """Return the axis by which diff_dst is read."""
+        if not self.unfolds:
+            return self.axis(number, block)
+        return self._axis_of(self.given, _convolution_taps.axes(self.given), number, block)
+
+    def _axis_of(self, problem: ConvProblem, axes: AxesTaps, number: int, block: int) -> Axis:
+        return axis_of(axes[number], problem.diff_src[number], problem.diff_dst[number], block)
 
 
-def choose(problem: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
+def choose(given: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
     """Choose the kernel and decide what it reads and writes without scratch."""
-    tiles = _tiles(problem.dtype == 3)
-    kernel = choose_kernel(problem, layout, tiles, exact_halo)
+    tiles = _tiles(given.dtype == 3)
+    kernel = choose_kernel(given, layout, tiles, exact_halo)
+    problem = given
+    if kernel == UNFOLD:
+        problem, kernel = _convolution_unfold.product(given), AMX
     zero_first = _convolution_taps.zero_first(problem)
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
     has_amx = problem.dtype == 2 and tiles.has_amx
@@ -138,8 +160,10 @@ def choose(problem: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
     if kernel == AMX:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0
-        windowed = not (layout.diff_dst_channels_last and _reads_tiles(problem, work))
+        reads = layout.diff_dst_channels_last and problem is given
+        windowed = not (reads and _reads_tiles(problem, work))
     return Choice(
+        given,
         problem,
         layout,
         exact_halo,
@@ -217,6 +241,13 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo
         scores[AMX] = 8 * whole * (1 if last else move)
         if GROUPED in scores:  # much of each group's time is not spent in tiles
             scores[AMX] *= 0.7
+        if prod(problem.kernel) > 1 and prod(out_steps) == 1:
+            share = _convolution_unfold.score(problem, (AMX_COLUMNS, AMX_K))
+            scores[UNFOLD] = 8 * share * (1 if last else move)
+            if outputs % AMX_K or not layout.diff_dst_channels_last:
+                # A window sorted by residues, of as many entries for each position.
+                products = prod(problem.kernel) * up(inputs, AMX_COLUMNS) / 400
+                scores[AMX] *= products / (products + (prod(problem.strides) - 1) / 5)
     best = max(scores, key=lambda kernel: scores[kernel])
     # The kernels that can leave out products with padding.
     return ROWS if exact_halo and best not in (GROUPED, SCATTER) else best

@@ -115,6 +115,19 @@ class Cut:
         """The tables of the three axes."""
         return [self.choice.axis(number, block) for number, block in enumerate(self.block)]
 
+    @cached_property
+    def sources(self) -> list[Axis]:
+        """The tables by which diff_dst is read."""
+        return [self.choice.source(number, block) for number, block in enumerate(self.block)]
+
+    @property
+    def unfold(self) -> int:
+        """How many taps along the last axis are one run of what is unfolded."""
+        width = self.sources[2]
+        if not self.choice.unfolds:
+            return 0
+        return len(width.taps) if width.adjacent else 1
+
     @property
     def merge(self) -> int:
         """How many taps along the last axis are one run of memory in the window."""
@@ -183,20 +196,21 @@ class Cut:
     def scratch(self) -> dict[str, int]:
         """Bytes of the parts of a thread's scratch."""
         choice = self.choice
-        axes, size, width = self.axes, choice.size, self.block[2]
+        source, size, width = self.sources[2], choice.size, self.block[2]
         need = _NEEDS[choice.kernel](self)
         # Strips of 16 rows that lie across: of positions, or of as many channels as there are.
         step = choice.out_steps[2]
         streams = step if self.interleave else 1
         staging = max(
             16 * max(need.channels, need.sums),
-            min(16, need.channels) * max(axes[2].window, axes[2].extent),
+            min(16, need.channels) * max(source.window, source.extent),
             min(16, need.sums) * width * step,
             17 * streams * (width + 1) + choice.lanes if streams > 1 else 0,
         )
         sizes = {
             "zero_bytes": need.zeros * size,
             "window_bytes": need.window * (2 if choice.amx else size),
+            "entry_bytes": need.entries * size,
             "result_bytes": need.results * size,
             "pointer_bytes": need.pointers * 8,
             "staging_bytes": staging * size,
@@ -232,6 +246,7 @@ class _Need(NamedTuple):
     channels: int  # of diff_dst, staged on their way into the window
     sums: int  # channels of diff_src, staged on their way out
     zeros: int = 0
+    entries: int = 0  # of diff_dst, to be unfolded into the window
 
 
 def _window(cut: Cut) -> int:
@@ -267,15 +282,22 @@ def _columns_need(cut: Cut) -> _Need:
 
 
 def _amx_need(cut: Cut) -> _Need:
-    pitch = cut.result_pitch
+    choice, pitch = cut.choice, cut.result_pitch
     beyond = 2 * AMX_ROWS + cut.axes[2].window
+    channels, runs, entries = cut.chunk, 0, 0
+    if choice.unfolds:
+        beyond, channels = 2 * AMX_ROWS, choice.given.output_channels
+        runs = prod(choice.given.kernel) // cut.unfold
+        # A vector is read beyond the last of them.
+        entries = (prod(axis.window for axis in cut.sources) * channels + 1) // 2 + choice.lanes
     return _Need(
-        window=(_window(cut) + beyond) * up(cut.chunk, AMX_K) if cut.choice.windowed else 0,
+        window=(_window(cut) + beyond) * up(cut.chunk, AMX_K) if choice.windowed else 0,
         # Direct, one tile is stored while the next is computed.
         results=(2 * 2 * AMX_ROWS if cut.direct else cut.result_positions) * pitch,
-        pointers=cut.choice.work.most,
-        channels=cut.chunk,
+        pointers=max(choice.work.most, 3 * runs),
+        channels=channels,
         sums=pitch,
+        entries=entries,
     )
 
 

@@ -20,6 +20,7 @@ from gradops_cy import (
     _convolution_blocks,
     _convolution_grouped,
     _convolution_scatter,
+    _convolution_unfold,
     _isa,
 )
 from gradops_cy._arrays import Array
@@ -147,10 +148,12 @@ class Plan:
             "exact_halo": int(choice.exact_halo),
             "interleave": int(cut.interleave),
             "amx": int(choice.amx),
+            "unfold": cut.unfold,
             "groups": self.problem.groups,
             "task_groups": cut.task_groups,
             "input_channels": self.problem.input_channels,
-            "output_channels": self.problem.output_channels,
+            "output_channels": choice.problem.output_channels,
+            "source_channels": self.problem.output_channels,
             "chunk": cut.chunk,
             "merge": cut.merge,
             "channel_splits": cut.channel_splits,
@@ -172,8 +175,12 @@ class Plan:
             table(axis, choice.phased, len(axis.taps) // merge if indexed else 0)
             for axis, merge in zip(cut.axes, (1, 1, cut.merge), strict=True)
         ]
-        blocks = self._blocks
-        return KERNELS.Program(*axes, *self._work_tables, blocks, *self._panel_tables, blocking)
+        sources = axes
+        if choice.unfolds:
+            sources = [table(axis, False, len(axis.taps)) for axis in cut.sources]
+        return KERNELS.Program(
+            axes, sources, *self._work_tables, self._blocks, *self._panel_tables, blocking
+        )
 
     # -- memory ----------------------------------------------------------------------------
 
@@ -197,11 +204,18 @@ class Plan:
 
     # -- execution -------------------------------------------------------------------------
 
+    def _packable(self, weights: Array) -> Array:
+        """Return the weights with the taps and channels that are packed."""
+        if self.choice.kernel == SCATTER:
+            return _convolution_scatter.by_column(self.problem, weights)
+        if self.choice.unfolds:
+            return _convolution_unfold.by_product(self.problem, weights)
+        return weights
+
     def pack(self, weights: Array, packed: Array) -> bool:
         """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
-        if self.choice.kernel == SCATTER:
-            weights = _convolution_scatter.by_column(self.problem, weights)
         staging = _take(self._pack_staging)
+        weights = self._packable(weights)
         finite: bool = self._program.pack(weights, packed, staging, self.num_threads)
         _give(staging)
         return finite
@@ -220,12 +234,10 @@ class Plan:
         """Compute diff_src, packing on the way; tell whether all weights are finite."""
         if self._clears:
             diff_src[...] = 0
-        if self.choice.kernel == SCATTER:
-            weights = _convolution_scatter.by_column(self.problem, weights)
         diff_dst, diff_src = self._rows(diff_dst), self._rows(diff_src)
         scratch = _take(self._scratch_bytes)
         finite: bool = self._program.run_packing(
-            diff_dst, weights, diff_src, scratch, self.num_threads
+            diff_dst, self._packable(weights), diff_src, scratch, self.num_threads
         )
         _give(scratch)
         return finite
@@ -245,12 +257,13 @@ class Plan:
         if choice.amx:
             tile = f"{2 * AMX_ROWS} x {2 * AMX_COLUMNS} x {AMX_K}"
         splits = f"{len(choice.residues)} residue classes, {cut.channel_splits} channel ranges"
+        reads = "a window of taps side by side" if choice.unfolds else "a packed window"
         scratch = f"{cut.scratch_bytes} bytes of scratch a thread"
         return "\n".join(
             [
                 f"problem   {self.problem}",
                 f"kernel    {KERNEL_NAMES[choice.kernel]}, tier {_isa.TIER}, tiles of {tile}",
-                f"reads     {'a packed window' if choice.windowed else 'diff_dst in place'}",
+                f"reads     {reads if choice.windowed else 'diff_dst in place'}",
                 f"writes    {'diff_src in place' if cut.direct else 'through scratch'}",
                 f"tasks     {cut.tasks} of {'x'.join(map(str, cut.block))} positions, {splits}",
                 f"threads   {self.num_threads}",

@@ -89,10 +89,12 @@ cdef struct Blocking:
     int exact_halo
     int interleave
     int amx             # bf16 tiles multiply
+    int unfold          # taps stand side by side in the window: runs of so many along the last axis
     Py_ssize_t groups
     Py_ssize_t task_groups
     Py_ssize_t input_channels
-    Py_ssize_t output_channels
+    Py_ssize_t output_channels  # summed; unfolded, of all taps
+    Py_ssize_t source_channels  # of diff_dst in a group
     Py_ssize_t chunk
     Py_ssize_t merge
     Py_ssize_t channel_splits
@@ -107,6 +109,7 @@ cdef struct Blocking:
     Py_ssize_t ring_h
     Py_ssize_t zero_bytes
     Py_ssize_t window_bytes
+    Py_ssize_t entry_bytes
     Py_ssize_t result_bytes
     Py_ssize_t pointer_bytes
     Py_ssize_t staging_bytes
@@ -164,6 +167,7 @@ cdef struct Weights:
 cdef struct Work:
     Blocking b
     Axis axis[3]
+    Axis source[3]                  # how the window reads diff_dst; differs where taps are unfolded
     Tensor diff_dst
     Tensor diff_src
     int f64
@@ -246,6 +250,7 @@ cdef inline Py_ssize_t result_unit(const Work *work) noexcept nogil:
 
 
 include "window.pxi"
+include "unfold.pxi"
 include "weights.pxi"
 include "compute.pxi"
 include "store.pxi"
@@ -292,8 +297,10 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group,
     cdef int finite = 1
     while first < work.b.output_channels:
         chunk = min(work.b.chunk, work.b.output_channels - first)
-        if work.b.windowed:
-            pack_window(work, task, group, first, chunk, &s)
+        if work.b.unfold:
+            unfold_window(work, task, group, first, chunk, &s)
+        elif work.b.windowed:
+            pack_window(work, task, group, first, chunk, window_pitch(work, chunk), s.window, s.staging)
         if work.packing != NULL:
             for i in range(task.block_begin, task.block_end):
                 finite &= pack_chunk(work.packing, group, work.packing.block + 4 * i, first, chunk,
@@ -353,18 +360,18 @@ cdef class Program:
     cdef Weights panels
     cdef tuple tables       # what the pointers of both point to
 
-    def __init__(self, const Py_ssize_t[::1] axis_d, const Py_ssize_t[::1] axis_h,
-                 const Py_ssize_t[::1] axis_w, const Py_ssize_t[:, ::1] residues,
+    def __init__(self, list axes, list sources, const Py_ssize_t[:, ::1] residues,
                  const Py_ssize_t[:, ::1] taps, const Py_ssize_t[:, ::1] blocks,
                  const Py_ssize_t[:, ::1] coordinates, const Py_ssize_t[::1] ranks,
                  const Py_ssize_t[:, ::1] panel_blocks, Blocking blocking):
         cdef Work *work = &self.work
         cdef Weights *w = &self.panels
-        self.tables = (axis_d, axis_h, axis_w, residues, taps, blocks, coordinates, ranks,
-                       panel_blocks)
+        cdef int axis
+        self.tables = (axes, sources, residues, taps, blocks, coordinates, ranks, panel_blocks)
         work.b = blocking
-        work.axis[0], work.axis[1] = read_axis(axis_d), read_axis(axis_h)
-        work.axis[2] = read_axis(axis_w)
+        for axis in range(3):
+            work.axis[axis] = read_axis(axes[axis])
+            work.source[axis] = read_axis(sources[axis])
         work.f64 = blocking.dtype == F64
         work.size = compute_size(blocking.dtype)
         work.window_size = 2 if blocking.amx else work.size

@@ -13,9 +13,8 @@ _Ints = np.ndarray[Any, np.dtype[np.intp]]
 class Program:
     def __init__(
         self,
-        axis_d: _Ints,
-        axis_h: _Ints,
-        axis_w: _Ints,
+        axes: list[_Ints],
+        sources: list[_Ints],
         residues: _Ints,
         taps: _Ints,
         blocks: _Ints,

@@ -22,6 +22,7 @@ cdef enum:
 cdef struct Scratch:
     char *zeros         # a row of zeros: what positions outside diff_dst point to
     char *window
+    char *entries       # UNFOLD: diff_dst on its way into the window
     char *result        # sums of the block, all residue classes
     char *pointers      # row pointers (ROWS) or window offsets (COLUMNS)
     char *staging       # rows on their way into the window
@@ -33,7 +34,8 @@ cdef Scratch carve(const Blocking *b, char *scratch) noexcept nogil:
     cdef Scratch s
     s.zeros = scratch
     s.window = s.zeros + b.zero_bytes
-    s.result = s.window + b.window_bytes
+    s.entries = s.window + b.window_bytes
+    s.result = s.entries + b.entry_bytes
     s.pointers = s.result + b.result_bytes
     s.staging = s.pointers + b.pointer_bytes
     s.panel = s.staging + b.staging_bytes
@@ -64,7 +66,9 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
     cdef int size = work.window_size
     cdef Py_ssize_t unit = element_size(dtype)
     cdef Py_ssize_t block, j, i, rows
-    if channel_pitch == 1 and (channel_stride == unit or entries == 1):
+    if channels == entry_pitch and channel_stride == unit and src_step == channels * unit:
+        load_row(dtype, src, unit, entries * channels, dst)
+    elif channel_pitch == 1 and (channel_stride == unit or entries == 1):
         for j in range(entries):
             load_row(dtype, src + j * src_step, channel_stride, channels,
                      dst + j * entry_pitch * size)
@@ -98,7 +102,7 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
                    Py_ssize_t channel_pitch, Py_ssize_t entry_pitch, Py_ssize_t channels,
                    char *staging) noexcept nogil:
     """Pack one (d, h) row; `src` is its element 0, NULL where the row lies outside."""
-    cdef const Axis *axis = &work.axis[2]
+    cdef const Axis *axis = &work.source[2]
     cdef Py_ssize_t r, entry, first, length, step, low, high
     cdef Py_ssize_t size = work.window_size
     if src == NULL:
@@ -127,22 +131,23 @@ cdef inline Py_ssize_t window_pitch(const Work *work, Py_ssize_t chunk) noexcept
     return chunk
 
 
-cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group,
-                      Py_ssize_t first, Py_ssize_t chunk, const Scratch *s) noexcept nogil:
-    cdef const Axis *depth = &work.axis[0]
-    cdef const Axis *height = &work.axis[1]
-    cdef const Axis *width = &work.axis[2]
+cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                      Py_ssize_t chunk, Py_ssize_t pitch, char *window,
+                      char *staging) noexcept nogil:
+    """Pack `chunk` channels from `first` on, `pitch` elements from entry to entry."""
+    cdef const Axis *depth = &work.source[0]
+    cdef const Axis *height = &work.source[1]
+    cdef const Axis *width = &work.source[2]
     cdef Tensor x = work.diff_dst
     cdef Py_ssize_t plane = depth.window * height.window * width.window
     cdef Py_ssize_t d, h, yd, yh, row
-    cdef Py_ssize_t pitch = window_pitch(work, chunk)
     cdef Py_ssize_t size = work.window_size
     cdef Py_ssize_t start = task.start[2] * width.in_step
     cdef const char *base = x.data + task.image * x.stride[0]
     cdef const char *src
-    base += (group * work.b.output_channels + first) * x.stride[1]
+    base += (group * work.b.source_channels + first) * x.stride[1]
     if work.b.kernel == AMX and pitch > chunk:
-        memset(s.window, 0, plane * pitch * size)
+        memset(window, 0, plane * pitch * size)
     for d in range(depth.window):
         yd = task.start[0] * depth.in_step + depth.entry[d]
         for h in range(height.window):
@@ -152,7 +157,6 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group,
                 src = base + yd * x.stride[2] + yh * x.stride[3]
             row = (d * height.window + h) * width.window
             if work.b.kernel == COLUMNS:
-                pack_row(work, src, start, s.window + row * size, plane, 1, chunk, s.staging)
+                pack_row(work, src, start, window + row * size, plane, 1, chunk, staging)
             else:
-                pack_row(work, src, start, s.window + row * pitch * size, 1, pitch, chunk,
-                         s.staging)
+                pack_row(work, src, start, window + row * pitch * size, 1, pitch, chunk, staging)

@@ -1,0 +1,61 @@
+"""Few channels of diff_dst with AMX: taps unfolded into the sum, as channels of one tap (im2col).
+
+Only where all positions have the same taps, in one residue class: of a transposed convolution, and
+of a convolution without strides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from gradops_cy._arrays import Array
+from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._rounding import up
+
+
+def product(problem: ConvProblem) -> ConvProblem:
+    """Return the problem of one tap that is left when diff_dst has been unfolded."""
+    one = (1, 1, 1)
+    return replace(
+        problem,
+        transposed=True,
+        diff_dst_channels=prod(problem.kernel) * problem.diff_dst_channels,
+        diff_dst=problem.diff_src,
+        kernel=one,
+        strides=one,
+        dilations=one,
+        pads_begin=(0, 0, 0),
+    )
+
+
+def by_product(problem: ConvProblem, weights: Array) -> Array:
+    """Return (groups, O, I, D, H, W) weights as those of one tap, a channel for each product."""
+    given = weights.view(f"u{weights.itemsize}")
+    # Taps by growing source coordinates.
+    given = given if problem.transposed else given[..., ::-1, ::-1, ::-1]
+    rows = np.moveaxis(given, 1, -1)
+    if problem.output_channels > 1 and given.strides[1] > abs(given.strides[5]):
+        # Channel by channel: several times faster than reshape's copy.
+        rows = np.empty(rows.shape, rows.dtype)
+        for channel in range(problem.output_channels):
+            rows[..., channel] = given[:, channel]
+    count = prod(problem.kernel) * problem.output_channels
+    rows = rows.reshape(problem.groups, problem.input_channels, count, 1, 1, 1)
+    return rows.swapaxes(1, 2)
+
+
+def score(problem: ConvProblem, tile: tuple[int, int]) -> float:
+    """Return the share of whole tiles, `tile` channels by products, that is left of copying."""
+    columns, depth = tile
+    outputs, inputs = problem.output_channels, problem.input_channels
+    total = prod(problem.kernel) * outputs
+    length = (problem.kernel[2] if problem.dilations[2] == 1 else 1) * outputs
+    # Cycles for a position: products, runs of taps, and its part of reordering weights.
+    products = up(inputs, columns) * up(total, depth) / 400
+    copies = total / length * (2 + 5 * -(-length // 32))
+    weights = 2 * total * inputs / (problem.batch * prod(problem.diff_src))
+    whole = inputs / up(inputs, columns) * total / up(total, depth)
+    return whole * products / (products + copies + weights)
