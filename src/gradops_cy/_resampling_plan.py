@@ -63,6 +63,12 @@ _THREAD_ELEMENTS = 1 << 15
 _STREAM_BYTES = 1 << 23
 _STREAMED_RUN = 1 << 12
 _STAGE_ELEMENTS = 2048
+# Bytes of a diff_dst, more than a second-level cache holds, from which on the kernel of widths
+# fetches rows before it sums them, about so many bytes ahead; unless a row of the result is the
+# first to touch more than the first-level cache can hold besides what is summed.
+_FETCH_BYTES = 1 << 21
+_AHEAD_BYTES = 4096
+_FRESH_BYTES = 3 << 12
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -162,7 +168,9 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
 
     lanes, pixel = _kernels.ROW_LANES, 1
     itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
-    src_bytes = problem.batch * problem.channels * math.prod(problem.src) * itemsize
+    planes = problem.batch * problem.channels
+    dst_bytes = planes * math.prod(problem.dst) * _arrays.DTYPES[problem.load_dtype].itemsize
+    src_bytes = planes * math.prod(problem.src) * itemsize
     if kernel == "channels" and innermost == "width":
         lanes = 1
     elif kernel == "channels":
@@ -174,13 +182,18 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         pixel = problem.channels
         lanes *= pixel
     columns = max(min(_kernels.MAX_RUN, longest[2]), _BLOCK_ELEMENTS // lanes)
-    streams = src_bytes >= _STREAM_BYTES
+    streams, ahead = src_bytes >= _STREAM_BYTES, 0
     if width:
         # Between the loads of more than is stored, stores past the caches are slower.
         streams = streams and math.prod(problem.dst) <= math.prod(problem.src)
         lanes = pixel
         elements = max(width.elements, _STAGE_ELEMENTS) if streams else width.elements
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
+        rows = planes // pixel * problem.src[0] * problem.src[1]
+        # A single row is a stream that the processor fetches itself.
+        several = longest[0] * longest[1] > 1
+        if several and dst_bytes >= _FETCH_BYTES and dst_bytes <= _FRESH_BYTES * rows:
+            ahead = -(-_AHEAD_BYTES * rows // dst_bytes)
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
         run = min(columns, problem.src[2]) * lanes * itemsize
@@ -193,7 +206,6 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
 
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)
-    planes = problem.batch * problem.channels
     rows = planes // pixel * problem.src[0] * problem.src[1]
     task_columns = problem.src[2]
     if kernel == "planes":
@@ -256,6 +268,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             task_rows=task_rows,
             task_columns=task_columns,
             tasks=tasks,
+            ahead=ahead,
             streams=streams,
             **tables,
         ),

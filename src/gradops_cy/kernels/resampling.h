@@ -55,6 +55,20 @@ INLINE void order_pair_f32(int dtype, vec_f32 *pair) {
 #endif
 }
 
+/* Rows to bring into the cache while others are summed, one after the other: the prefetchers of the
+ * processor follow one stream through a page, not several that take turns. */
+typedef struct {
+    const char *const *row;
+    ptrdiff_t rows, at, bytes;
+} Fetch;
+INLINE void fetch_lines(Fetch *fetch, ptrdiff_t lines) {
+    for (; lines > 0 && fetch->rows > 0; lines--) {
+        __builtin_prefetch(*fetch->row + fetch->at);
+        fetch->at += 64;
+        if (fetch->at >= fetch->bytes) fetch->at = 0, fetch->row++, fetch->rows--;
+    }
+}
+
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
 #define REAL float
@@ -99,18 +113,20 @@ INLINE void order_pair_f32(int dtype, vec_f32 *pair) {
 #undef NAME
 
 static void add_contiguous_rows(int dtype, const char *const *row, const void *weight,
-                                ptrdiff_t rows, ptrdiff_t n, void *dst, int add) {
-    if (dtype == F64) add_rows_of_f64(F64, row, weight, rows, n, dst, add);
-    else if (dtype == F32) add_rows_of_f32(F32, row, weight, rows, n, dst, add);
-    else if (dtype == F16) add_rows_of_f32(F16, row, weight, rows, n, dst, add);
-    else add_rows_of_f32(BF16, row, weight, rows, n, dst, add);
+                                ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, void *dst,
+                                int add) {
+    if (dtype == F64) add_rows_of_f64(F64, row, weight, rows, fetched, n, dst, add);
+    else if (dtype == F32) add_rows_of_f32(F32, row, weight, rows, fetched, n, dst, add);
+    else if (dtype == F16) add_rows_of_f32(F16, row, weight, rows, fetched, n, dst, add);
+    else add_rows_of_f32(BF16, row, weight, rows, fetched, n, dst, add);
 }
 
-/* dst[j] (+)= sum_r weight[r] * row_r[j] for j < n and r < rows <= ROWS_AT_ONCE; stride in bytes. */
+/* dst[j] (+)= sum_r weight[r] * row_r[j] for j < n and r < rows <= ROWS_AT_ONCE; stride in bytes. The
+ * next `fetched` rows are brought towards the core on the way. */
 static void add_rows(int dtype, const char *const *row, ptrdiff_t stride, const void *weight,
-                     ptrdiff_t rows, ptrdiff_t n, void *dst, int add) {
+                     ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, void *dst, int add) {
     if (stride == element_size(dtype)) {
-        add_contiguous_rows(dtype, row, weight, rows, n, dst, add);
+        add_contiguous_rows(dtype, row, weight, rows, fetched, n, dst, add);
         return;
     }
     double piece[ROWS_AT_ONCE][STRIDED_PIECE];
@@ -121,7 +137,7 @@ static void add_rows(int dtype, const char *const *row, ptrdiff_t stride, const 
         ptrdiff_t m = n - j < STRIDED_PIECE ? n - j : STRIDED_PIECE;
         for (ptrdiff_t r = 0; r < rows; r++)
             load_row(dtype, row[r] + j * stride, stride, m, piece[r]);
-        add_contiguous_rows(real, piece_row, weight, rows, m, (char *)dst + j * size, add);
+        add_contiguous_rows(real, piece_row, weight, rows, 0, m, (char *)dst + j * size, add);
     }
 }
 

@@ -27,7 +27,8 @@ cdef extern from "resampling.h" nogil:
                       Py_ssize_t inner_stride, const void *inner, Py_ssize_t inner_count,
                       Py_ssize_t r0, Py_ssize_t rows, const char **row, void *weight) noexcept
     void add_rows(int dtype, const char **row, Py_ssize_t stride, const void *weight,
-                  Py_ssize_t rows, Py_ssize_t n, void *dst, bint add) noexcept
+                  Py_ssize_t rows, Py_ssize_t fetched, Py_ssize_t n, void *dst,
+                  bint add) noexcept
     void add_columns(int dtype, bint accumulate, const void *src, Py_ssize_t lanes,
                      const Py_ssize_t *start, const Py_ssize_t *first, const void *weight,
                      Py_ssize_t origin, Py_ssize_t x0, Py_ssize_t x1, char *dst,
@@ -72,11 +73,18 @@ cdef struct Job:
     const char *weights  # those of all axes
     # For WIDTH: rows side by side, chunks of a row, blocks and what these share.
     Py_ssize_t group, chunk_count
+    Py_ssize_t ahead  # rows of the result between what is fetched and what is summed; or 0
     const Py_ssize_t *chunks
     const Py_ssize_t *blocks
     const int *patterns
     Tensor grads, result
     Py_ssize_t grads_extents[3]  # d, h, w
+
+
+# Rows of diff_dst that a row of the result is the first to touch.
+cdef struct Fresh:
+    const char *grads
+    Py_ssize_t planes, rows
 
 
 # A row of the result: where it lies, and the rows of diff_dst that touch it.
@@ -86,6 +94,7 @@ cdef struct Row:
     Py_ssize_t depth_count, height_count
     const char *depth_weights
     const char *height_weights
+    const Fresh *later  # what to fetch while this row is summed, or NULL
 
 
 # A row of the result by its indices. Rows count height fastest, then depth, then channels (unless
@@ -158,6 +167,7 @@ cdef Row result_row(const Job *job, Py_ssize_t n, Py_ssize_t c, Py_ssize_t d,
     row.height_count = job.height.first[h + 1] - job.height.first[h]
     row.depth_weights = job.weights + job.depth.first[d] * job.size
     row.height_weights = job.weights + job.height.first[h] * job.size
+    row.later = NULL
     return row
 
 
@@ -179,8 +189,7 @@ cdef Cursor cursor_at(const Job *job, Py_ssize_t r) noexcept nogil:
     return at
 
 
-cdef Row next_row(const Job *job, Py_ssize_t c0, Cursor *at) noexcept nogil:
-    cdef Row row = result_row(job, at.n, c0 + at.c, at.d, at.h)
+cdef void step_on(const Job *job, Cursor *at) noexcept nogil:
     at.h += 1
     if at.h == job.height.extent:
         at.h = 0
@@ -191,6 +200,11 @@ cdef Row next_row(const Job *job, Py_ssize_t c0, Cursor *at) noexcept nogil:
             if at.c == channels_in_rows(job):
                 at.c = 0
                 at.n += 1
+
+
+cdef Row next_row(const Job *job, Py_ssize_t c0, Cursor *at) noexcept nogil:
+    cdef Row row = result_row(job, at.n, c0 + at.c, at.d, at.h)
+    step_on(job, at)
     return row
 
 
@@ -198,9 +212,9 @@ cdef void sum_rows(const Job *job, const Row *row, const char *base, Py_ssize_t 
                    Py_ssize_t n, Py_ssize_t r0, Py_ssize_t r1, char *dst,
                    char *spare) noexcept nogil:
     # dst[0..n) = the weighted sum of the row products r0..r1 of `row`, from `base` on.
-    cdef const char *rows[ROWS_AT_ONCE]
+    cdef const char *rows[2 * ROWS_AT_ONCE]
     cdef double weights[ROWS_AT_ONCE]
-    cdef Py_ssize_t r = r0, at_once = ROWS_AT_ONCE, count, middle
+    cdef Py_ssize_t r = r0, at_once = ROWS_AT_ONCE, count, middle, fetched
     if r1 - r0 > MAX_PRODUCTS:
         middle = r0 + (r1 - r0 + 1) // 2
         sum_rows(job, row, base, stride, n, r0, middle, dst, spare)
@@ -215,7 +229,10 @@ cdef void sum_rows(const Job *job, const Row *row, const char *base, Py_ssize_t 
         row_products(job.f64, base, job.grads.strides[2], row.depth_weights,
                      job.grads.strides[3], row.height_weights, row.height_count, r, count,
                      rows, weights)
-        add_rows(job.load_dtype, rows, stride, weights, count, n, dst, r > r0)
+        fetched = 0
+        if r == 0 and row.later != NULL:
+            fetched = fresh_rows(job, row.later, base - row.grads, &rows[count])
+        add_rows(job.load_dtype, rows, stride, weights, count, fetched, n, dst, r > r0)
         r += count
 
 
@@ -437,7 +454,8 @@ cdef class Resampling:
                  const Py_ssize_t[::1] chunks, const Py_ssize_t[::1] blocks,
                  const int[::1] patterns, Py_ssize_t pixel, Py_ssize_t group, Py_ssize_t lanes,
                  Py_ssize_t columns, Py_ssize_t longest_product, Py_ssize_t longest_run,
-                 Py_ssize_t task_rows, Py_ssize_t task_columns, Py_ssize_t tasks, bint streams):
+                 Py_ssize_t task_rows, Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead,
+                 bint streams):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns)
@@ -448,7 +466,7 @@ cdef class Resampling:
         job.real = F64 if job.f64 else F32
         job.store_size = element_size(store_dtype)
         job.batch, job.channels = result_shape[0], result_shape[1]
-        job.pixel, job.group = pixel, group
+        job.pixel, job.group, job.ahead = pixel, group, ahead
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run
         job.task_rows, job.task_columns = task_rows, task_columns

@@ -59,6 +59,7 @@ class Resampling:
         task_rows: int,
         task_columns: int,
         tasks: int,
+        ahead: int,
         streams: bool,
     ) -> None: ...
     def run(

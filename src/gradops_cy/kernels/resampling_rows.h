@@ -26,33 +26,47 @@ INLINE void NAME(add_rows_block)(int dtype, int pairs, const char *const *row, c
     }
 }
 
+/* The same for the first n of a vector's elements. */
+INLINE void NAME(add_rows_vector)(int dtype, const char *const *row, const REAL *weight,
+                                  ptrdiff_t rows, ptrdiff_t offset, REAL *dst, ptrdiff_t n,
+                                  int add) {
+    VEC sum = {0}, *d = (VEC *)dst;
+    for (ptrdiff_t r = 0; r < rows; r++)
+        sum += SPLAT(weight[r]) * LOAD_FIRST(dtype, row[r] + offset, n);
+    if (add) sum += *d;
+    *d = sum;
+}
+
 INLINE void NAME(add_rows_in)(int dtype, const char *const *row, const REAL *weight,
-                              ptrdiff_t rows, ptrdiff_t n, REAL *dst, int add) {
+                              ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, REAL *dst, int add) {
     ptrdiff_t size = element_size(dtype), j = 0;
-    for (; j + 4 * LANES <= n; j += 4 * LANES)
+    Fetch fetch = {row + rows, fetched, 0, n * size};
+    /* A vector across two lines takes two loads: the second one begins where a line does. */
+    if (dtype == F32 && rows >= 4 && !add && n >= 8 * LANES) {
+        NAME(add_rows_vector)(dtype, row, weight, rows, 0, dst, LANES, 0);
+        j = (-(intptr_t)row[0] & (VECTOR_BYTES - 1)) / size;
+    }
+    for (; j + 4 * LANES <= n; j += 4 * LANES) {
+        fetch_lines(&fetch, fetched * (4 * LANES * size / 64));
         NAME(add_rows_block)(dtype, 2, row, weight, rows, j * size, dst + j, add);
+    }
     if (j + 2 * LANES <= n) {
         NAME(add_rows_block)(dtype, 1, row, weight, rows, j * size, dst + j, add);
         j += 2 * LANES;
     }
-    for (; j < n; j += LANES) {
-        VEC sum = {0};
-        for (ptrdiff_t r = 0; r < rows; r++)
-            sum += SPLAT(weight[r]) * LOAD_FIRST(dtype, row[r] + j * size, n - j);
-        VEC *d = (VEC *)(dst + j);
-        if (add) sum += *d;
-        *d = sum;
-    }
+    for (; j < n; j += LANES)
+        NAME(add_rows_vector)(dtype, row, weight, rows, j * size, dst + j, n - j, add);
+    fetch_lines(&fetch, PTRDIFF_MAX);
 }
 
 /* Row counts that whole scales have are constants: their weights and pointers stay in registers. */
 INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *weight,
-                              ptrdiff_t rows, ptrdiff_t n, REAL *dst, int add) {
-    if (add) NAME(add_rows_in)(dtype, row, weight, rows, n, dst, 1);
-    else if (rows == 1) NAME(add_rows_in)(dtype, row, weight, 1, n, dst, 0);
-    else if (rows == 2) NAME(add_rows_in)(dtype, row, weight, 2, n, dst, 0);
-    else if (rows == 4) NAME(add_rows_in)(dtype, row, weight, 4, n, dst, 0);
-    else NAME(add_rows_in)(dtype, row, weight, rows, n, dst, 0);
+                              ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, REAL *dst, int add) {
+    if (add) NAME(add_rows_in)(dtype, row, weight, rows, fetched, n, dst, 1);
+    else if (rows == 1) NAME(add_rows_in)(dtype, row, weight, 1, fetched, n, dst, 0);
+    else if (rows == 2) NAME(add_rows_in)(dtype, row, weight, 2, fetched, n, dst, 0);
+    else if (rows == 4) NAME(add_rows_in)(dtype, row, weight, 4, fetched, n, dst, 0);
+    else NAME(add_rows_in)(dtype, row, weight, rows, fetched, n, dst, 0);
 }
 
 /* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, or added

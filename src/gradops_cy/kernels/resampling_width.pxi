@@ -81,14 +81,46 @@ cdef void run_width_group(const Job *job, const Workspace *space, const Row *row
         store_positions(job, &rows[i], pixel, x0, x1, space.summed + i * n * job.size)
 
 
+cdef Py_ssize_t first_touched(const Axis *axis, Py_ssize_t x, Py_ssize_t *start) noexcept nogil:
+    # How many indices of diff_dst touch x but nothing before it, from `start` on.
+    start[0] = axis.start[x]
+    if x > 0:
+        start[0] = max(start[0], axis.start[x - 1] + axis.first[x] - axis.first[x - 1])
+    return max(<Py_ssize_t> 0, axis.start[x] + axis.first[x + 1] - axis.first[x] - start[0])
+
+
+cdef Fresh next_fresh(const Job *job, Cursor *at) noexcept nogil:
+    # Of the row at the cursor; none past the last row.
+    cdef Fresh fresh
+    cdef Py_ssize_t d, h
+    fresh.grads, fresh.planes, fresh.rows = NULL, 0, 0
+    if at.n < job.batch:
+        fresh.planes = first_touched(&job.depth, at.d, &d)
+        fresh.rows = first_touched(&job.height, at.h, &h)
+        fresh.grads = place(&job.grads, at.n, at.c, d, h)
+        step_on(job, at)
+    return fresh
+
+
+cdef Py_ssize_t fresh_rows(const Job *job, const Fresh *fresh, Py_ssize_t offset,
+                           const char **rows) noexcept nogil:
+    # The places to fetch, `offset` bytes along each row, as many as add_rows takes.
+    cdef Py_ssize_t count = min(fresh.planes * fresh.rows, <Py_ssize_t> ROWS_AT_ONCE), r
+    for r in range(count):
+        rows[r] = (fresh.grads + r // fresh.rows * job.grads.strides[2]
+                   + r % fresh.rows * job.grads.strides[3] + offset)
+    return count
+
+
 cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
     # Tasks run along the chunks of a row first, then row blocks.
     cdef Workspace space = carve(job, memory)
     cdef Row rows[ROW_LANES]
+    cdef Fresh later[ROW_LANES]
     cdef const Py_ssize_t *chunk = job.chunks + task % job.chunk_count * CHUNK_WORDS
     cdef Py_ssize_t r = task // job.chunk_count * job.task_rows
     cdef Py_ssize_t end = min(r + job.task_rows, count_rows(job))
-    cdef Cursor at = cursor_at(job, r)
+    cdef Cursor at = cursor_at(job, r), ahead = cursor_at(job, r + job.ahead)
     cdef Stage stage
     cdef int count, i
     # Two blocks of the workspace that follow each other.
@@ -98,6 +130,9 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
         count = <int> min(job.group, end - r)
         for i in range(count):
             rows[i] = next_row(job, 0, &at)
+            if job.ahead:
+                later[i] = next_fresh(job, &ahead)
+                rows[i].later = &later[i]
         run_width_group(job, &space, rows, count, chunk, &stage)
         r += count
     flush(&stage, stage.bytes)
