@@ -44,11 +44,11 @@ _FEW_CHANNELS = 8
 _FEW_ROWS = 3
 # The kernel of widths takes NXC with fewer channels than this (than so many vectors, where the
 # width does not grow), and NCX from this width on; it puts rows side by side up to so many
-# positions, and cuts them into chunks of about so many elements.
+# elements loaded or stored, and cuts them into chunks of about so many elements.
 _KERNEL_WIDTH_CHANNELS = 16
 _KERNEL_WIDTH_VECTORS = 4
 _WIDE = 24
-_GROUP_ELEMENTS = 128
+_GROUP_ELEMENTS = 256
 _CHUNK_ELEMENTS = 4096
 _LONGEST_WIDTH = 1 << 17
 # Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
@@ -305,7 +305,8 @@ def _width_table(
         return None
     pixel = problem.channels if innermost == "channels" else 1
     rows = problem.batch * problem.channels // pixel * problem.src[0] * problem.src[1]
-    group = max(1, min(rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // (problem.src[2] * pixel)))
+    row = max(problem.src[2], problem.dst[2]) * pixel
+    group = max(1, min(rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row))
     limit = _CHUNK_ELEMENTS * min(1, problem.src[2] / problem.dst[2])
     return width_table(
         axis,
