@@ -64,11 +64,11 @@ _STREAM_BYTES = 1 << 23
 _STREAMED_RUN = 1 << 12
 _STAGE_ELEMENTS = 2048
 # Bytes of a diff_dst, more than a second-level cache holds, from which on the kernel of widths
-# fetches rows before it sums them, about so many bytes ahead; unless a row of the result is the
-# first to touch more than the first-level cache can hold besides what is summed.
+# fetches rows before it sums them, about so many bytes ahead; if what a row of the result is the
+# first to touch is worth the trouble, and the first-level cache can hold it besides what is summed.
 _FETCH_BYTES = 1 << 21
 _AHEAD_BYTES = 4096
-_FRESH_BYTES = 3 << 12
+_FEWEST_FRESH, _MOST_FRESH = 1 << 10, 3 << 12
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -192,7 +192,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         rows = planes // pixel * problem.src[0] * problem.src[1]
         # A single row is a stream that the processor fetches itself.
         several = longest[0] * longest[1] > 1
-        if several and dst_bytes >= _FETCH_BYTES and dst_bytes <= _FRESH_BYTES * rows:
+        fetches = several and dst_bytes >= _FETCH_BYTES
+        if fetches and _FEWEST_FRESH * rows <= dst_bytes <= _MOST_FRESH * rows:
             ahead = -(-_AHEAD_BYTES * rows // dst_bytes)
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
