@@ -224,7 +224,7 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo
     phases = 0.6 if problem.transposed and problem.strides[2] > 1 else 1.0
     # The window of COLUMNS passes through the second-level cache once more, and so do its results
     # unless it writes them in place.
-    passes = 0.8 if _whole_rows(problem, layout) else 0.7
+    passes = 0.8 if _whole_rows(problem, layout) and width >= 2 * lanes else 0.7
     scores = {
         ROWS: inputs / up(inputs, lanes) * (1 if last else move),
         COLUMNS: passes * phases * across * rows / (rows + 1) * (move if last else 1),

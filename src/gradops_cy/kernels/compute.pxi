@@ -1,11 +1,24 @@
 # From a window (or diff_dst itself) to the sums of one residue class, tile by tile.
 
+cdef enum:
+    MOST_PIECES = 16        # of a row
+
 
 cdef inline Py_ssize_t source_of(const Axis *axis, Py_ssize_t start, Py_ssize_t tap,
                                  Py_ssize_t j) noexcept nogil:
     """Return the source coordinate that a tap reads for position `start` + j, or -1 outside."""
     cdef Py_ssize_t y = axis.offset[tap] + (start + j) * axis.in_step
     return y if 0 <= y < axis.source else -1
+
+
+cdef inline void inside_of(const Work *work, const Task *task, Py_ssize_t tap, Py_ssize_t count,
+                           Py_ssize_t *low, Py_ssize_t *high) noexcept nogil:
+    """Tell which positions `low` to `high` - 1 of a row find a tap of the last axis inside."""
+    cdef const Axis *axis = &work.axis[2]
+    cdef Py_ssize_t y = axis.offset[tap] + task.start[2] * axis.in_step
+    low[0] = min(count, (-y + axis.in_step - 1) // axis.in_step if y < 0 else 0)
+    high[0] = (axis.source - y + axis.in_step - 1) // axis.in_step if y < axis.source else 0
+    high[0] = max(low[0], min(count, high[0]))
 
 
 cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
@@ -30,11 +43,8 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
     pitch = window_pitch(work, chunk) * work.size
     for t in range(residue[3], residue[4]):
         tap = work.tap + 3 * t
-        # Positions low to high - 1 of a row lie inside.
         yw = width.offset[tap[2]] + task.start[2] * width.in_step
-        low = min(count[2], (-yw + width.in_step - 1) // width.in_step if yw < 0 else 0)
-        high = (width.source - yw + width.in_step - 1) // width.in_step if yw < width.source else 0
-        high = max(low, min(count[2], high))
+        inside_of(work, task, tap[2], count[2], &low, &high)
         for jd in range(count[0]):
             yd = source_of(depth, task.start[0], tap[0], jd)
             for jh in range(count[1]):
@@ -149,6 +159,32 @@ cdef void run_inside(const Work *work, int rows, int nv, Py_ssize_t taps, Py_ssi
                  weights + begin * tap, result, shift, more)
 
 
+cdef Py_ssize_t cut_row(const Work *work, const Task *task, const Py_ssize_t *residue,
+                        Py_ssize_t count, Py_ssize_t least, Py_ssize_t *end) noexcept nogil:
+    """Cut a row where taps begin or end to lie inside, and return the number of pieces.
+
+    A tile goes without the taps that lie outside for all of it. Pieces are not shorter than
+    `least`; `end` has space for MOST_PIECES.
+    """
+    cdef Py_ssize_t pieces = 0
+    cdef Py_ssize_t begin = 0
+    cdef Py_ssize_t t, low, high, next
+    while pieces < MOST_PIECES - 1:
+        next = count
+        for t in range(residue[3], residue[4]):
+            inside_of(work, task, work.tap[3 * t + 2], count, &low, &high)
+            if low >= begin + least:
+                next = min(next, low)
+            if high >= begin + least:
+                next = min(next, high)
+        if next + least > count:
+            break
+        end[pieces] = begin = next
+        pieces += 1
+    end[pieces] = count
+    return pieces + 1
+
+
 cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                        Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                        const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
@@ -159,7 +195,9 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
     cdef Py_ssize_t kc = chunk * work.b.merge
     cdef char **result = <char **> s.pointers
     cdef const char **row = <const char **> s.pointers + total
-    cdef Py_ssize_t i, tile, tiles, position, limit, shift, ldb, lines
+    cdef Py_ssize_t end[MOST_PIECES]
+    cdef Py_ssize_t i, tile, tiles, position, next, begin, length, piece, pieces, limit
+    cdef Py_ssize_t shift, ldb, lines
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef const char *ahead
@@ -173,7 +211,10 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
         shift = block[0] - work.block[4 * task.block_begin]
         weights = panel_of(work, group, block, first, ldb, s) + work.size * residue[3] * kc * ldb
         limit = 1 if work.b.exact_halo else tile_rows(nv)
-        tiles = (total + limit - 1) // limit
+        # Not of positions that read merged taps, which may lie half inside.
+        pieces = 1
+        if work.b.merge == 1 and not work.b.exact_halo:
+            pieces = cut_row(work, task, residue, count[2], limit, end)
         # The next panel comes from memory while this one is used.
         lines = 0
         if i + 1 < block_end and work.packing == NULL:
@@ -181,15 +222,24 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
             ahead = panel_of(work, group, block, first, block[2] * work.lanes, s)
             ahead += work.size * residue[3] * kc * block[2] * work.lanes
             lines = work.size * taps * kc * block[2] * work.lanes // 64
-        for tile in range(tiles):
-            fetch_ahead(ahead, 64, lines * tile // tiles, lines * (tile + 1) // tiles, 64)
-            position = total * tile // tiles
-            if work.b.exact_halo:
-                run_position(work, nv, taps, kc, row + position, total, weights, result + position,
-                             shift, more)
-            else:
-                run_inside(work, total * (tile + 1) // tiles - position, nv, taps, kc,
-                           row + position, total, weights, result + position, shift, more, s.zeros)
+        if pieces == 1:
+            end[0] = total
+        position = piece = 0
+        while position < total:
+            begin = position
+            length = end[piece] - (end[piece - 1] if piece else 0)
+            piece = (piece + 1) % pieces
+            tiles = (length + limit - 1) // limit
+            for tile in range(tiles):
+                next = begin + length * (tile + 1) // tiles
+                fetch_ahead(ahead, 64, lines * position // total, lines * next // total, 64)
+                if work.b.exact_halo:
+                    run_position(work, nv, taps, kc, row + position, total, weights,
+                                 result + position, shift, more)
+                else:
+                    run_inside(work, next - position, nv, taps, kc, row + position, total, weights,
+                               result + position, shift, more, s.zeros)
+                position = next
 
 
 # COLUMNS and AMX work on units: runs of positions that read consecutive window entries. With
