@@ -19,6 +19,7 @@ FAMILIES = {  # the sources that each family's shims include
         "window",
         "unfold",
         "compute",
+        "compute_rows",
         "depthwise",
         "scatter",
         "grouped",

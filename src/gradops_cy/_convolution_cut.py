@@ -254,14 +254,15 @@ def _window(cut: Cut) -> int:
 
 
 def _rows_need(cut: Cut) -> _Need:
-    pitch, merge = cut.result_pitch, cut.merge
+    pitch, merge, windowed = cut.result_pitch, cut.merge, cut.choice.windowed
     return _Need(
-        window=_window(cut) * cut.chunk if cut.choice.windowed else 0,
+        window=_window(cut) * cut.chunk if windowed else 0,
         results=0 if cut.direct else cut.result_positions * pitch,
         pointers=prod(cut.block) * (1 + cut.choice.work.most // merge),
         channels=cut.chunk,
         sums=pitch,
-        zeros=cut.chunk * merge,
+        zeros=merge
+        * (cut.chunk if windowed else cut.task_groups * cut.choice.problem.output_channels),
     )
 
 

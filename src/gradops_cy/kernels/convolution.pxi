@@ -33,8 +33,8 @@ cdef extern from "tile.h" nogil:
     int NV_MAX
     int tile_rows(int nv) noexcept
     void run_rows(int f64, int mr, int nv, Py_ssize_t taps, Py_ssize_t kc, const void *a,
-                  Py_ssize_t a_pitch, const void *b, void *c, Py_ssize_t shift,
-                  int accumulate) noexcept
+                  Py_ssize_t a_pitch, Py_ssize_t a_shift, const void *b, void *c,
+                  Py_ssize_t c_shift, int accumulate) noexcept
     void run_columns(int f64, int mr, int nv, Py_ssize_t kc, const void *a, const void *b,
                      const Py_ssize_t *offset, void *c, Py_ssize_t ldc, int accumulate) noexcept
 
@@ -253,6 +253,7 @@ include "window.pxi"
 include "unfold.pxi"
 include "weights.pxi"
 include "compute.pxi"
+include "compute_rows.pxi"
 include "store.pxi"
 include "grouped.pxi"
 include "depthwise.pxi"

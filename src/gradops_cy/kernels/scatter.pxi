@@ -107,7 +107,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
             else:
                 position = total * tile // tiles
                 run_rows(work.f64, total * (tile + 1) // tiles - position, nv, 1, outputs,
-                         row + position, total, weights, result + position, column, 0)
+                         row + position, total, 0, weights, result + position, column, 0)
         column += nv * (AMX_COLUMNS if work.b.amx else work.lanes)
     return finite
 

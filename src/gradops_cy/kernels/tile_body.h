@@ -3,33 +3,42 @@
 #define UNROLL _Pragma("GCC unroll 16")
 
 typedef void (*NAME(rows_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch,
-                              const REAL *b, REAL *const *c, ptrdiff_t shift, int accumulate);
+                              ptrdiff_t a_shift, const REAL *b, REAL *const *c, ptrdiff_t c_shift,
+                              int accumulate);
 typedef void (*NAME(columns_fn))(ptrdiff_t kc, const REAL *a, const REAL *b, const ptrdiff_t *offset,
                                  REAL *c, ptrdiff_t ldc, int accumulate);
 
-/* a: taps x a_pitch row pointers, of which the first mr of each tap are used; b: packed panel;
- * c: mr row pointers, written `shift` elements on. */
+/* acc[m][v] += row[m][k] * b[v] */
+INLINE void NAME(rows_step)(const int mr, const int nv, const REAL *const *row, ptrdiff_t k,
+                            const REAL *b, VEC (*acc)[NV_MAX]) {
+    VEC bv[NV_MAX];
+    UNROLL for (int v = 0; v < nv; v++) bv[v] = *(const VEC *)(b + v * LANES);
+    UNROLL for (int m = 0; m < mr; m++) {
+        VEC am = row[m][k] - (VEC){0};
+        UNROLL for (int v = 0; v < nv; v++) acc[m][v] += am * bv[v];
+    }
+}
+
+/* a: taps x a_pitch row pointers, of which the first mr of each tap are used, a_shift elements on;
+ * b: packed panel; c: mr row pointers, written c_shift elements on. */
 INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc,
-                            const REAL *const *a, ptrdiff_t a_pitch, const REAL *b, REAL *const *c,
-                            ptrdiff_t shift, int accumulate) {
+                            const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t a_shift,
+                            const REAL *b, REAL *const *c, ptrdiff_t c_shift, int accumulate) {
     VEC acc[MR_MAX][NV_MAX];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
-            acc[m][v] = accumulate ? *(const VEC *)(c[m] + shift + v * LANES) : (VEC){0};
+            acc[m][v] = accumulate ? *(const VEC *)(c[m] + c_shift + v * LANES) : (VEC){0};
     for (ptrdiff_t t = 0; t < taps; t++, a += a_pitch) {
         const REAL *row[MR_MAX];
-        UNROLL for (int m = 0; m < mr; m++) row[m] = a[m];
-        for (ptrdiff_t k = 0; k < kc; k++, b += nv * LANES) {
-            VEC bv[NV_MAX];
-            UNROLL for (int v = 0; v < nv; v++) bv[v] = *(const VEC *)(b + v * LANES);
-            UNROLL for (int m = 0; m < mr; m++) {
-                VEC am = row[m][k] - (VEC){0};
-                UNROLL for (int v = 0; v < nv; v++) acc[m][v] += am * bv[v];
-            }
-        }
+        UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + a_shift;
+        ptrdiff_t k = 0;
+        for (; k + K_STEPS <= kc; k += K_STEPS, b += K_STEPS * nv * LANES)
+            UNROLL for (int i = 0; i < K_STEPS; i++)
+                NAME(rows_step)(mr, nv, row, k + i, b + i * nv * LANES, acc);
+        for (; k < kc; k++, b += nv * LANES) NAME(rows_step)(mr, nv, row, k, b, acc);
     }
     UNROLL for (int m = 0; m < mr; m++)
-        UNROLL for (int v = 0; v < nv; v++) *(VEC *)(c[m] + shift + v * LANES) = acc[m][v];
+        UNROLL for (int v = 0; v < nv; v++) *(VEC *)(c[m] + c_shift + v * LANES) = acc[m][v];
 }
 
 /* a: packed panel [kc][mr]; b + offset[k]: nv vectors of consecutive positions; c: mr rows ldc apart. */
@@ -55,9 +64,9 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
 /* One instance for every height up to the tile's limit, and the table that finds it. */
 #define INSTANCE(MR, NV)                                                                            \
     static void NAME(rows_##MR##x##NV)(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a,          \
-                                       ptrdiff_t a_pitch, const REAL *b, REAL *const *c,            \
-                                       ptrdiff_t shift, int acc) {                                  \
-        NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, b, c, shift, acc);                            \
+                                       ptrdiff_t a_pitch, ptrdiff_t a_shift, const REAL *b,         \
+                                       REAL *const *c, ptrdiff_t c_shift, int acc) {                \
+        NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, a_shift, b, c, c_shift, acc);                 \
     }                                                                                               \
     static void NAME(columns_##MR##x##NV)(ptrdiff_t kc, const REAL *a, const REAL *b,               \
                                           const ptrdiff_t *offset, REAL *c, ptrdiff_t ldc,          \

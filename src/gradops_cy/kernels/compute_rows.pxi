@@ -1,0 +1,258 @@
+# ROWS: from a window, or diff_dst itself, to the sums of one residue class, tile by tile. Channels
+# are lanes.
+
+cdef enum:
+    MOST_PIECES = 16        # of a row
+
+
+cdef inline Py_ssize_t source_of(const Axis *axis, Py_ssize_t start, Py_ssize_t tap,
+                                 Py_ssize_t j) noexcept nogil:
+    """Return the source coordinate that a tap reads for position `start` + j, or -1 outside."""
+    cdef Py_ssize_t y = axis.offset[tap] + (start + j) * axis.in_step
+    return y if 0 <= y < axis.source else -1
+
+
+cdef inline void inside_of(const Work *work, const Task *task, Py_ssize_t tap, Py_ssize_t count,
+                           Py_ssize_t *low, Py_ssize_t *high) noexcept nogil:
+    """Tell which positions `low` to `high` - 1 of a row find a tap of the last axis inside."""
+    cdef const Axis *axis = &work.axis[2]
+    cdef Py_ssize_t y = axis.offset[tap] + task.start[2] * axis.in_step
+    low[0] = min(count, (-y + axis.in_step - 1) // axis.in_step if y < 0 else 0)
+    high[0] = (axis.source - y + axis.in_step - 1) // axis.in_step if y < axis.source else 0
+    high[0] = max(low[0], min(count, high[0]))
+
+
+cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                     Py_ssize_t chunk, const Py_ssize_t *residue, const Py_ssize_t *count,
+                     const Scratch *s, const char **row) noexcept nogil:
+    """Fill row[tap][position] with what each tap reads; zeros outside, NULL with exact_halo.
+
+    A run of merged taps may lie half outside: those read the zeros of the window.
+    """
+    cdef const Axis *depth = &work.axis[0]
+    cdef const Axis *height = &work.axis[1]
+    cdef const Axis *width = &work.axis[2]
+    cdef Tensor x = work.diff_dst
+    cdef Py_ssize_t t, jd, jh, j, yd, yh, yw, low, high, pitch
+    cdef Py_ssize_t step = width.in_step * x.stride[4]
+    cdef const Py_ssize_t *tap
+    cdef const Py_ssize_t *entry
+    cdef const char *outside = NULL if work.b.exact_halo else s.zeros
+    cdef const char *base = x.data + task.image * x.stride[0]
+    cdef const char *source
+    base += (group * work.b.output_channels + first) * x.stride[1]
+    pitch = window_pitch(work, chunk) * work.size
+    for t in range(residue[3], residue[4]):
+        tap = work.tap + 3 * t
+        yw = width.offset[tap[2]] + task.start[2] * width.in_step
+        inside_of(work, task, tap[2], count[2], &low, &high)
+        for jd in range(count[0]):
+            yd = source_of(depth, task.start[0], tap[0], jd)
+            for jh in range(count[1]):
+                yh = source_of(height, task.start[1], tap[1], jh)
+                if work.b.windowed:
+                    entry = width.index + tap[2] * width.block
+                    source = s.window + pitch * width.window * (
+                        depth.index[tap[0] * depth.block + jd] * height.window
+                        + height.index[tap[1] * height.block + jh])
+                    for j in range(count[2]):
+                        row[j] = source + entry[j] * pitch
+                    if work.b.merge == 1:
+                        for j in range(count[2]):
+                            if yd < 0 or yh < 0 or j < low or j >= high:
+                                row[j] = outside
+                elif yd < 0 or yh < 0:
+                    for j in range(count[2]):
+                        row[j] = outside
+                else:
+                    source = base + yd * x.stride[2] + yh * x.stride[3]
+                    source += yw * x.stride[4]
+                    for j in range(low):
+                        row[j] = outside
+                    for j in range(low, high):
+                        row[j] = source + j * step
+                    for j in range(high, count[2]):
+                        row[j] = outside
+                row += count[2]
+
+
+cdef void point_results(const Work *work, const Task *task, Py_ssize_t group,
+                        const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
+                        char **result) noexcept nogil:
+    """Fill result[position] with where the block's first channel goes: scratch or diff_src."""
+    cdef Py_ssize_t jd, jh, j
+    cdef Py_ssize_t step[3]
+    cdef char *base = result_place(work, task, group, residue, step)
+    base += work.block[4 * task.block_begin] * work.diff_src.stride[1]
+    for jd in range(count[0]):
+        for jh in range(count[1]):
+            for j in range(count[2]):
+                if work.b.direct:
+                    result[j] = base + jd * step[0] + jh * step[1] + j * step[2]
+                else:
+                    result[j] = c + j * work.b.result_pitch * work.size
+            result += count[2]
+            c += count[2] * work.b.result_pitch * work.size
+
+
+# What tiles of ROWS add up.
+cdef struct Rows:
+    Py_ssize_t taps
+    Py_ssize_t kc                   # products of a tap
+    const char **row                # [tap][position], NULL or zeros outside
+    Py_ssize_t positions
+    Py_ssize_t row_shift            # in elements, what to read of a row begins
+    char **result                   # [position]
+    Py_ssize_t result_shift
+    Py_ssize_t nv                   # vectors of channels
+    const char *weights             # [tap][k][nv]
+    const char *outside
+    int more                        # the results go on from what they hold
+
+
+cdef inline void run_taps(const Work *work, const Rows *r, Py_ssize_t position, Py_ssize_t positions,
+                          Py_ssize_t first, Py_ssize_t last, int more) noexcept nogil:
+    """Add up taps `first` to `last` - 1 for some positions, as many as a tile may have."""
+    run_rows(work.f64, positions, r.nv, last - first, r.kc,
+             r.row + first * r.positions + position, r.positions, r.row_shift,
+             r.weights + first * r.kc * r.nv * work.lanes * work.size,
+             r.result + position, r.result_shift, more)
+
+
+cdef void run_position(const Work *work, const Rows *r, Py_ssize_t position) noexcept nogil:
+    """Compute one position tap by tap, leaving out the taps that read outside diff_dst.
+
+    A zero there times an infinite weight would be NaN; this is the path for such weights.
+    """
+    cdef Py_ssize_t t
+    if not r.more:
+        run_taps(work, r, position, 1, 0, 0, 0)
+    for t in range(r.taps):
+        if r.row[t * r.positions + position] != NULL:
+            run_taps(work, r, position, 1, t, t + 1, 1)
+
+
+cdef void run_inside(const Work *work, const Rows *r, Py_ssize_t position,
+                     Py_ssize_t positions) noexcept nogil:
+    """Compute a tile without the taps that lie outside for all of its positions.
+
+    They would add nothing: zeros times finite weights.
+    """
+    cdef const char **row = r.row + position
+    cdef Py_ssize_t begin = 0
+    cdef Py_ssize_t t, m
+    cdef int more = r.more
+    for t in range(r.taps):
+        m = 0
+        while m < positions and row[t * r.positions + m] == r.outside:
+            m += 1
+        if m == positions:
+            if t > begin:
+                run_taps(work, r, position, positions, begin, t, more)
+                more = 1
+            begin = t + 1
+    if r.taps > begin or not more:
+        run_taps(work, r, position, positions, begin, r.taps, more)
+
+
+cdef Py_ssize_t cut_row(const Work *work, const Task *task, const Py_ssize_t *residue,
+                        Py_ssize_t count, Py_ssize_t least, Py_ssize_t *end) noexcept nogil:
+    """Cut a row where taps begin or end to lie inside, and return the number of pieces.
+
+    A tile goes without the taps that lie outside for all of it. Pieces are not shorter than
+    `least`; `end` has space for MOST_PIECES.
+    """
+    cdef Py_ssize_t pieces = 0
+    cdef Py_ssize_t begin = 0
+    cdef Py_ssize_t t, low, high, next
+    while pieces < MOST_PIECES - 1:
+        next = count
+        for t in range(residue[3], residue[4]):
+            inside_of(work, task, work.tap[3 * t + 2], count, &low, &high)
+            if low >= begin + least:
+                next = min(next, low)
+            if high >= begin + least:
+                next = min(next, high)
+        if next + least > count:
+            break
+        end[pieces] = begin = next
+        pieces += 1
+    end[pieces] = count
+    return pieces + 1
+
+
+cdef void point_all(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                    Py_ssize_t chunk, Py_ssize_t block_begin, const Py_ssize_t *residue,
+                    const Py_ssize_t *count, char *c, const Scratch *s, Rows *r) noexcept nogil:
+    """Point to rows and results, or move on from where they have been pointed to.
+
+    Groups of few channels would else take a fifth of their time for it.
+    """
+    cdef bint alone = task.class_end - task.class_begin == 1
+    cdef bint again = alone and block_begin != task.block_begin
+    r.row_shift = r.result_shift = 0
+    if alone and not work.b.windowed:
+        r.row_shift = (group - task.group) * work.b.output_channels + first
+        if work.b.direct:
+            r.result_shift = (group - task.group) * work.b.input_channels
+        again = again or group != task.group or first > 0
+        group, first = task.group, 0
+    r.result = <char **> s.pointers
+    r.row = <const char **> s.pointers + r.positions
+    if not again:
+        point_results(work, task, group, residue, count, c, r.result)
+        point_rows(work, task, group, first, chunk, residue, count, s, r.row)
+
+
+cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                       Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
+                       const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
+                       const Scratch *s, int more) noexcept nogil:
+    """Compute a residue class with the ROWS tile."""
+    cdef Rows r
+    cdef Py_ssize_t end[MOST_PIECES]
+    cdef Py_ssize_t i, tile, tiles, position, next, begin, length, piece, pieces, limit
+    cdef Py_ssize_t origin, ldb, lines
+    cdef const Py_ssize_t *block
+    cdef const char *ahead
+    r.taps, r.kc = residue[4] - residue[3], chunk * work.b.merge
+    r.positions = count[0] * count[1] * count[2]
+    r.outside, r.more = s.zeros, more
+    point_all(work, task, group, first, chunk, block_begin, residue, count, c, s, &r)
+    origin = r.result_shift - work.block[4 * task.block_begin]
+    for i in range(block_begin, block_end):
+        block = work.block + 4 * i
+        r.nv = block[2]
+        ldb = r.nv * work.lanes
+        r.result_shift = origin + block[0]
+        r.weights = panel_of(work, group, block, first, ldb, s)
+        r.weights += work.size * residue[3] * r.kc * ldb
+        limit = 1 if work.b.exact_halo else tile_rows(r.nv)
+        # Not of positions that read merged taps, which may lie half inside.
+        pieces = 1
+        if work.b.merge == 1 and not work.b.exact_halo:
+            pieces = cut_row(work, task, residue, count[2], limit, end)
+        # The next panel comes from memory while this one is used.
+        lines = 0
+        if i + 1 < block_end and work.packing == NULL:
+            block += 4
+            ahead = panel_of(work, group, block, first, block[2] * work.lanes, s)
+            ahead += work.size * residue[3] * r.kc * block[2] * work.lanes
+            lines = work.size * r.taps * r.kc * block[2] * work.lanes // 64
+        if pieces == 1:
+            end[0] = r.positions
+        position = piece = 0
+        while position < r.positions:
+            begin = position
+            length = end[piece] - (end[piece - 1] if piece else 0)
+            piece = (piece + 1) % pieces
+            tiles = (length + limit - 1) // limit
+            for tile in range(tiles):
+                next = begin + length * (tile + 1) // tiles
+                fetch_ahead(ahead, 64, lines * position // r.positions,
+                            lines * next // r.positions, 64)
+                if work.b.exact_halo:
+                    run_position(work, &r, position)
+                else:
+                    run_inside(work, &r, position, next - position)
+                position = next
