@@ -1,4 +1,4 @@
-"""The plots of a run: speed-up over PyTorch, and the convolutions under their roofs."""
+"""The plots of a run: speed-up over PyTorch, and both kinds of operators under their roofs."""
 
 from __future__ import annotations
 
@@ -98,6 +98,36 @@ def roofline(rows: list[Row], peaks: dict[str, float], path: Path) -> None:
         ax.grid(alpha=0.3)
         ax.legend(fontsize=8, loc="lower right")
     _finish(figure, "Convolutions of gradops-cy under the machine's roof", rows, path)
+
+
+def bandwidth(rows: list[Row], peaks: dict[str, float], path: Path) -> None:
+    """Draw what resizes move in a second over what they move at all, one panel for each dtype."""
+    rows = [row for row in _fewest_threads(rows) if not row.intensity]
+    if not rows:
+        return
+    dtypes = list(dict.fromkeys(row.dtype for row in rows))
+    figure, axes = plt.subplots(
+        1, len(dtypes), figsize=(6 * len(dtypes), 5), squeeze=False, layout="constrained"
+    )
+    copy = peaks[f"copy {rows[0].threads}"]
+    for ax, dtype in zip(axes[0], dtypes, strict=True):
+        ax.axhline(copy, color="black", linewidth=1.2, label=f"copy, {copy:.1f} GB/s")
+        ax.axhline(0.7 * copy, color="black", linewidth=0.8, linestyle="--", label="70%")
+        for layout, colour in _COLOURS.items():
+            shown = [row for row in rows if (row.dtype, row.layout) == (dtype, layout)]
+            moved = [row.rate * 1e3 * row.ours.minimum for row in shown]
+            ax.scatter(moved, [row.rate for row in shown], s=14, color=colour, label=layout)
+            if layout == "NXC":
+                for row, x in zip(shown, moved, strict=True):
+                    ax.annotate(f" {label(row.problem)}", (x, row.rate), fontsize=6)
+        ax.set_xscale("log")
+        ax.set_ylim(bottom=0)
+        ax.set_title(dtype)
+        ax.set_xlabel("MB of diff_dst and diff_src")
+        ax.set_ylabel("GB/s")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=8)
+    _finish(figure, "Resizes of gradops-cy and the machine's copying", rows, path)
 
 
 def _finish(figure: Any, title: str, rows: list[Row], path: Path) -> None:

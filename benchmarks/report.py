@@ -99,7 +99,7 @@ def print_summary(rows: list[Row], environment: dict[str, Any], console: Console
 
 
 def save(rows: list[Row], environment: dict[str, Any], folder: Path) -> None:
-    """Write comparison.json, .csv and .png, and roofline.png."""
+    """Write comparison.json, .csv and .png, roofline.png and bandwidth.png."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {**environment, "rows": [as_record(row) for row in rows]}
     (folder / "comparison.json").write_text(json.dumps(document, indent=1) + "\n")
@@ -120,3 +120,4 @@ def save(rows: list[Row], environment: dict[str, Any], folder: Path) -> None:
             writer.writerow(cells)
     plots.comparison(rows, folder / "comparison.png")
     plots.roofline(rows, environment["peaks"], folder / "roofline.png")
+    plots.bandwidth(rows, environment["peaks"], folder / "bandwidth.png")
