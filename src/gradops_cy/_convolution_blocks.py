@@ -162,6 +162,11 @@ def _split_channels(whole: Cut) -> Cut:
     return replace(whole, channel_splits=min(2 * whole.channel_splits, len(whole.blocks)))
 
 
+def _weights_bytes(whole: Cut) -> int:
+    choice = whole.choice
+    return whole.group_panel * (2 if choice.amx else choice.size)
+
+
 def _spread_bytes(whole: Cut) -> int:
     return whole.ring_elements * whole.choice.size
 
@@ -187,11 +192,15 @@ def _smaller(whole: Cut) -> Cut | None:
         return whole.evened(2, up(width // 2, AMX_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
         return replace(whole, chunk=up(whole.chunk // 2, AMX_K))
+    # Cutting channels reads the positions once more, cutting positions the weights.
+    splittable = whole.channel_splits < len(whole.blocks)
+    if splittable and _weights_bytes(whole) > 2 * whole.workspace_bytes:
+        return _split_channels(whole)
     # Tiles that are loaded from diff_dst need rows that are not cut.
     whole_rows = choice.kernel == AMX and not choice.windowed
     if width > 4 * choice.lanes and not whole_rows:
         return whole.evened(2, up(width // 2, choice.lanes))
-    if whole.channel_splits < len(whole.blocks):
+    if splittable:
         return _split_channels(whole)
     if width > 1 and not whole_rows:
         return _half_block(whole, 2)
