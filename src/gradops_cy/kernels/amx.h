@@ -24,18 +24,19 @@ static void amx_begin(void) {
 
 static void amx_end(void) { _tile_release(); }
 
+/* Loads of weights that do not fit the first-level cache leave the positions, which many weights meet,
+ * in it. */
+#define AMX_LOAD_WEIGHTS(tile, p, pitch) \
+    do { if (stream) _tile_stream_loadd(tile, p, pitch); else _tile_loadd(tile, p, pitch); } while (0)
+
 /* Accumulator c += a * b. Some compilers' intrinsic lacks its operands as dependencies, so the
  * instruction is spelled out with a memory barrier. */
 #define AMX_DPBF16(c, a, b) \
     __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::: "memory")
 
-/* mr*16 positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[t][k].
- * a: bf16 rows a_pitch bytes apart, offsets in bytes; kc: bf16 of a row that count, a multiple of 32;
- * b: panel [tap][kc/2][nv*16][2]; c: float rows c_pitch bytes apart. */
-INLINE void amx_tile(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a,
-                     ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
-                     ptrdiff_t c_pitch, int accumulate) {
-    char *c1 = c + 16 * c_pitch;
+/* The accumulators of mr x nv tiles, tile row by tile row, from c and back. */
+INLINE void amx_load(const int mr, const int nv, const char *c, ptrdiff_t c_pitch, int accumulate) {
+    const char *c1 = c + 16 * c_pitch;
     if (accumulate) {
         _tile_loadd(0, c, c_pitch);
         if (nv == 2) _tile_loadd(1, c + 64, c_pitch);
@@ -44,40 +45,59 @@ INLINE void amx_tile(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, c
     } else {
         _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
     }
-    for (ptrdiff_t t = 0; t < taps; t++) {
-        const char *row = a + offset[t];
-        for (ptrdiff_t k = 0; k < kc; k += 32, row += 64, b += 16 * nv * 64) {
-            _tile_loadd(4, row, a_pitch);
-            _tile_loadd(6, b, nv * 64);
-            AMX_DPBF16(0, 4, 6);
-            if (nv == 2) { _tile_loadd(7, b + 64, nv * 64); AMX_DPBF16(1, 4, 7); }
-            if (mr == 2) { _tile_loadd(5, row + 16 * a_pitch, a_pitch); AMX_DPBF16(2, 5, 6); }
-            if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);
-        }
-    }
+}
+INLINE void amx_store(const int mr, const int nv, char *c, ptrdiff_t c_pitch) {
+    char *c1 = c + 16 * c_pitch;
     _tile_stored(0, c, c_pitch);
     if (nv == 2) _tile_stored(1, c + 64, c_pitch);
     if (mr == 2) _tile_stored(2, c1, c_pitch);
     if (mr == 2 && nv == 2) _tile_stored(3, c1 + 64, c_pitch);
 }
 
-static void run_amx(int mr, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t a_pitch,
-                    const ptrdiff_t *offset, const char *b, char *c, ptrdiff_t c_pitch,
-                    int accumulate) {
-    if (mr == 2 && nv == 2) amx_tile(2, 2, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);
-    else if (mr == 2) amx_tile(2, 1, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);
-    else if (nv == 2) amx_tile(1, 2, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);
-    else amx_tile(1, 1, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);
+/* mr*16 positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[t][k].
+ * a: bf16 rows a_pitch bytes apart, offsets in bytes; kc: bf16 of a row that count, a multiple of 32;
+ * b: panel [tap][kc/2][nv*16][2]; c: float rows c_pitch bytes apart. */
+INLINE void amx_tile(const int mr, const int nv, const int stream, ptrdiff_t taps, ptrdiff_t kc,
+                     const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
+                     char *c, ptrdiff_t c_pitch, int accumulate) {
+    amx_load(mr, nv, c, c_pitch, accumulate);
+    for (ptrdiff_t t = 0; t < taps; t++) {
+        const char *row = a + offset[t];
+        for (ptrdiff_t k = 0; k < kc; k += 32, row += 64, b += 16 * nv * 64) {
+            _tile_loadd(4, row, a_pitch);
+            AMX_LOAD_WEIGHTS(6, b, nv * 64);
+            AMX_DPBF16(0, 4, 6);
+            if (nv == 2) { AMX_LOAD_WEIGHTS(7, b + 64, nv * 64); AMX_DPBF16(1, 4, 7); }
+            if (mr == 2) { _tile_loadd(5, row + 16 * a_pitch, a_pitch); AMX_DPBF16(2, 5, 6); }
+            if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);
+        }
+    }
+    amx_store(mr, nv, c, c_pitch);
+}
+
+#define AMX_BY_SHAPE(name, mr, nv, stream, ...)                                                    \
+    do {                                                                                           \
+        if (mr == 2 && nv == 2 && stream) name(2, 2, 1, __VA_ARGS__);                              \
+        else if (mr == 2 && nv == 2) name(2, 2, 0, __VA_ARGS__);                                   \
+        else if (mr == 2) name(2, 1, 0, __VA_ARGS__);                                              \
+        else if (nv == 2) name(1, 2, 0, __VA_ARGS__);                                              \
+        else name(1, 1, 0, __VA_ARGS__);                                                           \
+    } while (0)
+
+static void run_amx(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
+                    ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
+                    ptrdiff_t c_pitch, int accumulate) {
+    AMX_BY_SHAPE(amx_tile, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);
 }
 
 #else
 
 /* Never called: the plan of the other tiers does not choose this kernel. */
-static void run_amx(int mr, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t a_pitch,
-                    const ptrdiff_t *offset, const char *b, char *c, ptrdiff_t c_pitch,
-                    int accumulate) {
-    (void)mr, (void)nv, (void)taps, (void)kc, (void)a, (void)a_pitch, (void)offset, (void)b;
-    (void)c, (void)c_pitch, (void)accumulate;
+static void run_amx(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
+                    ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
+                    ptrdiff_t c_pitch, int accumulate) {
+    (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)a_pitch, (void)offset;
+    (void)b, (void)c, (void)c_pitch, (void)accumulate;
 }
 
 static void amx_begin(void) {}

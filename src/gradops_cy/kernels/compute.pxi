@@ -220,16 +220,18 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef Py_ssize_t taps = residue[4] - residue[3]
     cdef Py_ssize_t panel = taps * window_pitch(work, chunk) * 2 * AMX_COLUMNS * work.window_size
     cdef Py_ssize_t blocks = max(1, AMX_PANELS // max(1, panel))
-    cdef Py_ssize_t i
-    for i in range(0, (block_end - block_begin + blocks - 1) // blocks):
-        compute_tiles(work, task, group, first, chunk, block_begin + i * blocks,
-                      min(block_end, block_begin + (i + 1) * blocks), residue, count, c, s, more)
+    cdef Py_ssize_t end
+    while block_begin < block_end:
+        end = min(block_end, block_begin + blocks)
+        compute_tiles(work, task, group, first, chunk, block_begin, end, residue, count, c, s, more,
+                      end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS)
+        block_begin = end
 
 
 cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                         Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                         const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
-                        const Scratch *s, int more) noexcept nogil:
+                        const Scratch *s, int more, int stream) noexcept nogil:
     """Compute some channel blocks of a residue class; c is [position][channel].
 
     Direct, a tile's results go on to diff_src when the next tile is on its way: what AMX has just
@@ -276,8 +278,8 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                     else:
                         target = c + ((jd * rows + jh) * unit + at) * c_pitch
                         target += (block[0] - work.block[4 * task.block_begin]) * work.size
-                    run_amx(height, block[2], taps, kc, unit_source + at * step[2], step[2], offset,
-                            weights, target, c_pitch, more)
+                    run_amx(height, block[2], stream, taps, kc, unit_source + at * step[2],
+                            step[2], offset, weights, target, c_pitch, more)
                     if work.b.direct:
                         store_pending(work, count, &pending, out_step)
                         pending.first, pending.positions = j, min(limit, end - j)

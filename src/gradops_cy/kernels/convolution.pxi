@@ -42,15 +42,16 @@ cdef extern from "amx.h" nogil:
     int HAVE_AMX
     void amx_begin() noexcept
     void amx_end() noexcept
-    void run_amx(int mr, int nv, Py_ssize_t taps, Py_ssize_t kc, const char *a, Py_ssize_t a_pitch,
-                 const Py_ssize_t *offset, const char *b, char *c, Py_ssize_t c_pitch,
-                 int accumulate) noexcept
+    void run_amx(int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc, const char *a,
+                 Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
+                 Py_ssize_t c_pitch, int accumulate) noexcept
 
 cdef enum:
     AMX_ROWS = 16       # positions of a tile
     AMX_COLUMNS = 16    # channels of a tile
     AMX_K = 32          # products of a tile
     AMX_PANELS = 1 << 18    # bytes of weights that a tile of positions passes by
+    L1_PANELS = 1 << 15     # of these, what stays in the first-level cache
 
 
 cdef enum Kernel:

@@ -101,7 +101,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
             if work.b.amx:
                 fetch_next(work, p, i * tiles + tile, work.blocks * tiles)
                 position = tile * limit
-                run_amx(2 if total - position > AMX_ROWS else 1, nv, 1,
+                run_amx(2 if total - position > AMX_ROWS else 1, nv, 0, 1,
                         window_pitch(work, outputs), row[position], pitch, &here, weights,
                         result[position] + column * work.size, c_pitch, 0)
             else:
