@@ -17,6 +17,7 @@ FAMILIES = {  # the sources that each family's shims include
     "convolution": (
         "convolution",
         "window",
+        "pairs",
         "unfold",
         "compute",
         "compute_rows",

@@ -43,7 +43,7 @@ TASK_FLOP = 1 << 21
 def cut(choice: Choice, num_threads: int) -> Cut:
     """Cut the work of a kernel into tasks."""
     width = min(choice.counts[2], BLOCK_WIDTH)
-    flatten = choice.kernel in (COLUMNS, AMX) and _convolution_columns.flattens(choice, width)
+    flatten = choice.has_units and _convolution_columns.flattens(choice, width)
     nv = choice.tiles.rows_nv
     if choice.kernel == COLUMNS:
         nv = _convolution_columns.tile_vectors(choice, flatten, width)
@@ -70,7 +70,7 @@ def _panel_chunk(choice: Choice) -> int:
     if choice.kernel == ROWS:
         unit = choice.lanes * choice.size
         widest = choice.tiles.rows_nv * unit
-    elif choice.kernel == AMX:
+    elif choice.tiled:
         unit = AMX_COLUMNS * 2
         widest = 2 * unit
     else:

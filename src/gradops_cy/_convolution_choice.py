@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from gradops_cy import (
     _convolution_grouped,
+    _convolution_pairs,
     _convolution_scatter,
     _convolution_taps,
     _convolution_unfold,
@@ -21,8 +22,8 @@ from gradops_cy._convolution_taps import AxesTaps, Taps
 from gradops_cy._rounding import up
 
 # UNFOLD is AMX on another problem.
-ROWS, COLUMNS, GROUPED, AMX, DEPTHWISE, SCATTER, UNFOLD = range(7)
-KERNEL_NAMES = ("rows", "columns", "grouped", "amx", "depthwise", "scatter")
+ROWS, COLUMNS, GROUPED, AMX, DEPTHWISE, SCATTER, PAIRS, UNFOLD = range(8)
+KERNEL_NAMES = ("rows", "columns", "grouped", "amx", "depthwise", "scatter", "pairs")
 AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
 # Bytes of weights that a tile of positions passes by.
 AMX_PANELS = 1 << 18
@@ -111,14 +112,24 @@ class Choice:
     @property
     def phased(self) -> bool:
         """Whether the kernel needs consecutive positions to read consecutive entries."""
-        return self.kernel in (COLUMNS, AMX, GROUPED)
+        return self.has_units or self.kernel == GROUPED
+
+    @property
+    def has_units(self) -> bool:
+        """Whether the kernel works on runs of consecutive positions."""
+        return self.kernel in (COLUMNS, AMX, PAIRS)
+
+    @property
+    def tiled(self) -> bool:
+        """Whether the kernel is nothing but AMX tiles."""
+        return self.kernel in (AMX, PAIRS)
 
     @property
     def panel_kernel(self) -> int:
-        """The kernel whose panels this one reads."""
-        if self.kernel == SCATTER:
-            return AMX if self.amx else ROWS
-        return self.kernel
+        """The kernel whose panels are as wide."""
+        if self.amx:
+            return AMX
+        return ROWS if self.kernel == SCATTER else self.kernel
 
     def axis(self, number: int, block: int) -> Axis:
         """Return one axis in blocks of `block` positions."""
@@ -162,6 +173,9 @@ def choose(given: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
         direct = layout.diff_src_channels_last and len(work.taps) > 0
         reads = layout.diff_dst_channels_last and problem is given
         windowed = not (reads and _reads_tiles(problem, work))
+    if kernel == PAIRS:
+        writes = layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
+        direct = writes and len(work.taps) > 0
     return Choice(
         given,
         problem,
@@ -169,7 +183,7 @@ def choose(given: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
         exact_halo,
         tiles,
         kernel,
-        amx=has_amx and kernel in (AMX, SCATTER),
+        amx=has_amx and kernel in (AMX, PAIRS, SCATTER),
         windowed=windowed,
         direct=direct,
         zero_first=zero_first,
@@ -248,6 +262,9 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo
                 # A window sorted by residues, of as many entries for each position.
                 products = prod(problem.kernel) * up(inputs, AMX_COLUMNS) / 400
                 scores[AMX] *= products / (products + (prod(problem.strides) - 1) / 5)
+        rows = layout.diff_src_rows and out_steps[2] == 1
+        if rows and not last and not layout.diff_dst_channels_last:
+            scores[PAIRS] = scores[AMX] * _convolution_pairs.gain(problem, AMX_COLUMNS, AMX_K)
     best = max(scores, key=lambda kernel: scores[kernel])
     # The kernels that can leave out products with padding.
     return ROWS if exact_halo and best not in (GROUPED, SCATTER) else best

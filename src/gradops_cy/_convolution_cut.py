@@ -9,7 +9,12 @@ from math import prod
 from operator import mul
 from typing import NamedTuple
 
-from gradops_cy import _convolution_columns, _convolution_grouped, _convolution_scatter
+from gradops_cy import (
+    _convolution_columns,
+    _convolution_grouped,
+    _convolution_pairs,
+    _convolution_scatter,
+)
 from gradops_cy._convolution_axis import Axis
 from gradops_cy._convolution_choice import (
     AMX,
@@ -20,6 +25,7 @@ from gradops_cy._convolution_choice import (
     DEPTHWISE,
     GROUPED,
     KERNELS,
+    PAIRS,
     ROWS,
     SCATTER,
     Choice,
@@ -88,7 +94,7 @@ class Cut:
         if choice.kernel == SCATTER:
             depth, height, width = choice.problem.diff_dst
             return once and plain and depth == 1 and height * width <= self.strip
-        return once and plain and choice.kernel in (ROWS, AMX)
+        return once and plain and (choice.kernel == ROWS or choice.tiled)
 
     @property
     def widest(self) -> int:
@@ -99,7 +105,7 @@ class Cut:
     def direct(self) -> bool:
         """Whether diff_src is written without scratch: sums are whole, nothing between the rows."""
         choice = self.choice
-        partial = choice.kernel == AMX and self.chunk < choice.problem.output_channels
+        partial = choice.tiled and self.chunk < choice.problem.output_channels
         joined = choice.kernel == COLUMNS and self.flatten
         return choice.direct and not partial and not joined
 
@@ -146,25 +152,34 @@ class Cut:
         choice = self.choice
         depth, height, width = self.block
         positions = prod(self.block)
-        if choice.kernel in (COLUMNS, AMX):
+        if choice.has_units:
             unit = _convolution_columns.unit(choice, self.flatten, height, width)
             positions = depth * unit * (1 if self.flatten else height)
         return positions * -(-len(choice.residues) // self.class_splits)
 
     @cached_property
     def result_pitch(self) -> int:
-        """Elements from position to position of the results; COLUMNS: from channel to channel."""
+        """Elements from position to position of the results, or (positions first) channels."""
         choice = self.choice
         if choice.kernel == COLUMNS:
             return self.result_positions
-        if choice.kernel == AMX and self.direct:
+        if choice.tiled and self.direct:
             return 2 * AMX_COLUMNS
+        if choice.kernel == PAIRS:
+            # An odd number of lines, which spreads the rows of a tile over the sets of the caches.
+            return (self.result_positions // AMX_ROWS | 1) * AMX_ROWS
         if choice.over_groups:
             return up(self.task_groups * choice.problem.input_channels, choice.lanes)
         splits = self.channel_splits
         edges = [len(self.blocks) * i // splits for i in range(splits + 1)]
         units = max(sum(block.width for block in self.blocks[a:b]) for a, b in pairwise(edges))
         return units * (AMX_COLUMNS if choice.amx else choice.lanes)
+
+    @property
+    def pair_pitch(self) -> int:
+        """Bytes from pair to pair of PAIRS' window."""
+        _, height, width = (axis.window for axis in self.axes)
+        return _convolution_pairs.pitch(height * width if self.flatten else width)
 
     @property
     def strip(self) -> int:
@@ -302,6 +317,24 @@ def _amx_need(cut: Cut) -> _Need:
     )
 
 
+def _pairs_need(cut: Cut) -> _Need:
+    choice = cut.choice
+    depth, height, width = (axis.window for axis in cut.axes)
+    segments = depth * (1 if cut.flatten else height)
+    # Elements of both rows of a pair; tiles run on past the last entry.
+    window = segments * up(cut.chunk, AMX_K) // 2 * cut.pair_pitch // 2
+    widths = [block.width for block in cut.blocks]
+    rows = AMX_COLUMNS * max(widths) * -(-len(widths) // cut.channel_splits)
+    return _Need(
+        window=window + 2 * (2 * AMX_ROWS + width),
+        # Direct, one tile is stored while the next is computed.
+        results=2 * 2 * AMX_ROWS * cut.result_pitch if cut.direct else rows * cut.result_pitch,
+        pointers=max(choice.work.most, 6 * len(cut.axes[2].taps)),
+        channels=cut.chunk,
+        sums=rows,
+    )
+
+
 def _scatter_need(cut: Cut) -> _Need:
     choice, pitch, strip = cut.choice, cut.result_pitch, cut.strip
     outputs = choice.problem.output_channels
@@ -338,6 +371,7 @@ _NEEDS = {
     COLUMNS: _columns_need,
     GROUPED: _lanes_need,
     AMX: _amx_need,
+    PAIRS: _pairs_need,
     DEPTHWISE: _lanes_need,
     SCATTER: _scatter_need,
 }

@@ -164,6 +164,7 @@ class Plan:
             "box_pitch": cut.box_pitch if scatter else 0,
             "box_bytes": cut.box_bytes if scatter else 0,
             "result_pitch": cut.result_pitch,
+            "pair_pitch": cut.pair_pitch,
             "ring_d": ring_d,
             "ring_h": ring_h,
             **cut.scratch,

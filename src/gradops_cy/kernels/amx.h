@@ -75,6 +75,28 @@ INLINE void amx_tile(const int mr, const int nv, const int stream, ptrdiff_t tap
     amx_store(mr, nv, c, c_pitch);
 }
 
+/* mr*16 channels x nv*16 positions: c = sum over taps and k of a[t][channel][k] * b[offset[t]][k]
+ * [position]. a: panel [tap][kc/32][mr*16][32]; b: rows of pairs of k, b_pitch bytes apart. */
+INLINE void pair_tile(const int mr, const int nv, const int stream, ptrdiff_t taps, ptrdiff_t kc,
+                      const char *a, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
+                      char *c, ptrdiff_t c_pitch, int accumulate) {
+    amx_load(mr, nv, c, c_pitch, accumulate);
+    for (ptrdiff_t t = 0; t < taps; t++) {
+        const char *row = b + offset[t];
+        for (ptrdiff_t k = 0; k < kc; k += 32, row += 16 * b_pitch, a += mr * 1024) {
+            AMX_LOAD_WEIGHTS(4, a, 64);
+            if (mr == 2) AMX_LOAD_WEIGHTS(5, a + 1024, 64);
+            _tile_loadd(6, row, b_pitch);
+            if (nv == 2) _tile_loadd(7, row + 64, b_pitch);
+            AMX_DPBF16(0, 4, 6);
+            if (mr == 2) AMX_DPBF16(2, 5, 6);
+            if (nv == 2) AMX_DPBF16(1, 4, 7);
+            if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);
+        }
+    }
+    amx_store(mr, nv, c, c_pitch);
+}
+
 #define AMX_BY_SHAPE(name, mr, nv, stream, ...)                                                    \
     do {                                                                                           \
         if (mr == 2 && nv == 2 && stream) name(2, 2, 1, __VA_ARGS__);                              \
@@ -89,15 +111,26 @@ static void run_amx(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, co
                     ptrdiff_t c_pitch, int accumulate) {
     AMX_BY_SHAPE(amx_tile, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);
 }
+static void run_pairs(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
+                      const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
+                      ptrdiff_t c_pitch, int accumulate) {
+    AMX_BY_SHAPE(pair_tile, mr, nv, stream, taps, kc, a, b, b_pitch, offset, c, c_pitch, accumulate);
+}
 
 #else
 
-/* Never called: the plan of the other tiers does not choose this kernel. */
+/* Never called: the plan of the other tiers does not choose these kernels. */
 static void run_amx(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
                     ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
                     ptrdiff_t c_pitch, int accumulate) {
     (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)a_pitch, (void)offset;
     (void)b, (void)c, (void)c_pitch, (void)accumulate;
+}
+static void run_pairs(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
+                      const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
+                      ptrdiff_t c_pitch, int accumulate) {
+    (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)b, (void)b_pitch;
+    (void)offset, (void)c, (void)c_pitch, (void)accumulate;
 }
 
 static void amx_begin(void) {}

@@ -23,14 +23,18 @@ cdef inline const char *panel_of(const Work *work, Py_ssize_t group, const Py_ss
         group * work.b.group_panel + block[3] + first * work.taps * work.b.merge * width)
 
 
-# COLUMNS and AMX work on units: runs of positions that read consecutive window entries. With
+# COLUMNS, AMX and PAIRS work on units: runs of positions that read consecutive window entries. With
 # `flatten` the rows of a plane are one unit: the few sums at the row ends, which mix two rows, cost
 # less than short rows would, and are never stored.
 
 
+cdef inline bint has_units(const Work *work) noexcept nogil:
+    return work.b.kernel == COLUMNS or work.b.kernel == AMX or work.b.kernel == PAIRS
+
+
 cdef inline Py_ssize_t unit_length(const Work *work, const Py_ssize_t *count) noexcept nogil:
     """Return the positions of a unit, padded to whole vectors or tiles."""
-    cdef Py_ssize_t tile = AMX_ROWS if work.b.kernel == AMX else work.lanes
+    cdef Py_ssize_t tile = AMX_ROWS if work.b.amx else work.lanes
     cdef Py_ssize_t length = count[2]
     if work.b.flatten:
         length += (count[1] - 1) * work.axis[2].window
@@ -44,7 +48,7 @@ cdef inline Py_ssize_t unit_rows(const Work *work, const Py_ssize_t *count) noex
 
 cdef Py_ssize_t class_extent(const Work *work, const Py_ssize_t *count) noexcept nogil:
     """Return how many positions of scratch a residue class takes."""
-    if work.b.kernel == COLUMNS or work.b.kernel == AMX:
+    if has_units(work):
         return unit_length(work, count) * count[0] * unit_rows(work, count)
     return count[0] * count[1] * count[2]
 
@@ -55,7 +59,7 @@ cdef void class_pitch(const Work *work, const Py_ssize_t *count, Py_ssize_t *pit
     pitch[2] = 1
     pitch[1] = count[2]
     pitch[0] = count[1] * count[2]
-    if work.b.kernel == COLUMNS or work.b.kernel == AMX:
+    if has_units(work):
         unit = unit_length(work, count)
         pitch[1] = work.axis[2].window if work.b.flatten else unit
         pitch[0] = unit * unit_rows(work, count)
@@ -153,7 +157,7 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
                              source, unit, target, c_pitch, s, more)
 
 
-# A tile's results on their way to diff_src, channels last.
+# A tile's results on their way to diff_src.
 cdef struct Pending:
     Py_ssize_t first        # position of the unit, and how many
     Py_ssize_t positions
@@ -176,7 +180,11 @@ cdef void store_pending(const Work *work, const Py_ssize_t *count, const Pending
         if row >= rows:
             return
         span = min(end, (row + 1) * row_pitch) - at
-        if column < count[2]:
+        if column < count[2] and channels_first(work):
+            store_rows(work.b.dtype, p.c + (at - p.first) * work.size, pitch,
+                       p.dst + row * step[1] + column * step[2], work.diff_src.stride[1],
+                       p.channels, min(span, count[2] - column), work.accumulate)
+        elif column < count[2]:
             store_rows(work.b.dtype, p.c + (at - p.first) * pitch * work.size, pitch,
                        p.dst + row * step[1] + column * step[2], step[2],
                        min(span, count[2] - column), p.channels, work.accumulate)
@@ -191,6 +199,9 @@ cdef const char *point_tiles(const Work *work, const Task *task, Py_ssize_t grou
     cdef Py_ssize_t pitch = window_pitch(work, chunk) * work.window_size
     cdef const Py_ssize_t *tap
     cdef const char *source = s.window
+    if work.b.kernel == PAIRS:
+        point_pairs(work, chunk, residue, offset, step)
+        return source
     if work.b.windowed:
         for t in range(residue[3], residue[4]):
             offset[t - residue[3]] = first_entry(work, work.tap + 3 * t) * pitch
@@ -232,7 +243,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                         const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
                         const Scratch *s, int more, int stream) noexcept nogil:
-    """Compute some channel blocks of a residue class; c is [position][channel].
+    """Compute some channel blocks of a residue class; c is [position][channel], or the reverse.
 
     Direct, a tile's results go on to diff_src when the next tile is on its way: what AMX has just
     stored cannot be loaded at once. Without a window the last tile of a unit begins early enough
@@ -242,6 +253,9 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef Py_ssize_t kc = window_pitch(work, chunk)
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
+    cdef bint first_channels = channels_first(work)
+    cdef Py_ssize_t c_step = result_unit(work)      # from position to position
+    cdef Py_ssize_t c_channel = c_pitch if first_channels else work.size
     cdef Py_ssize_t unit = unit_length(work, count)
     cdef Py_ssize_t end = unit if work.b.windowed else count[2]
     cdef Py_ssize_t limit = 2 * AMX_ROWS if work.b.windowed or end >= 2 * AMX_ROWS else AMX_ROWS
@@ -276,14 +290,19 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         target = s.result + buffer * 2 * AMX_ROWS * c_pitch
                         buffer = 1 - buffer
                     else:
-                        target = c + ((jd * rows + jh) * unit + at) * c_pitch
-                        target += (block[0] - work.block[4 * task.block_begin]) * work.size
-                    run_amx(height, block[2], stream, taps, kc, unit_source + at * step[2],
-                            step[2], offset, weights, target, c_pitch, more)
+                        target = c + ((jd * rows + jh) * unit + at) * c_step
+                        target += (block[0] - work.block[4 * task.block_begin]) * c_channel
+                    if first_channels:
+                        run_pairs(block[2], height, stream, taps, kc, weights,
+                                  unit_source + at * step[2], work.b.pair_pitch, offset, target,
+                                  c_pitch, more)
+                    else:
+                        run_amx(height, block[2], stream, taps, kc, unit_source + at * step[2],
+                                step[2], offset, weights, target, c_pitch, more)
                     if work.b.direct:
                         store_pending(work, count, &pending, out_step)
                         pending.first, pending.positions = j, min(limit, end - j)
-                        pending.channels, pending.c = block[1], target + (j - at) * c_pitch
+                        pending.channels, pending.c = block[1], target + (j - at) * c_step
                         pending.dst = base + block[0] * work.diff_src.stride[1]
                         pending.dst += jd * out_step[0] + jh * out_step[1]
                 j += limit

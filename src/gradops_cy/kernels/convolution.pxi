@@ -45,6 +45,9 @@ cdef extern from "amx.h" nogil:
     void run_amx(int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc, const char *a,
                  Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
                  Py_ssize_t c_pitch, int accumulate) noexcept
+    void run_pairs(int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc, const char *a,
+                   const char *b, Py_ssize_t b_pitch, const Py_ssize_t *offset, char *c,
+                   Py_ssize_t c_pitch, int accumulate) noexcept
 
 cdef enum:
     AMX_ROWS = 16       # positions of a tile
@@ -61,6 +64,7 @@ cdef enum Kernel:
     AMX = 3
     DEPTHWISE = 4
     SCATTER = 5
+    PAIRS = 6
 
 
 # One spatial axis, as the plan tabulates it (see _convolution_axis.Axis).
@@ -106,6 +110,7 @@ cdef struct Blocking:
     Py_ssize_t box_pitch        # SCATTER: elements of a row of sums
     Py_ssize_t box_bytes        # SCATTER: of result_bytes, the sums'
     Py_ssize_t result_pitch
+    Py_ssize_t pair_pitch       # PAIRS: bytes from pair to pair of the window
     Py_ssize_t ring_d
     Py_ssize_t ring_h
     Py_ssize_t zero_bytes
@@ -149,7 +154,8 @@ cdef struct Weights:
     Py_ssize_t stride[6]            # group, o, i, d, h, w
     int load_dtype
     int f64
-    int pairs
+    int pairs                       # 16-bit elements, k in whole tiles
+    int tiles                       # PAIRS: as the left-hand factor of AMX
     int order
     Py_ssize_t size                 # bytes of an element of the panels
     Py_ssize_t unit                 # bytes of an element of the weights
@@ -244,13 +250,18 @@ cdef Py_ssize_t class_positions(const Work *work, const Task *task, const Py_ssi
     return count[0] * count[1] * count[2]
 
 
+cdef inline bint channels_first(const Work *work) noexcept nogil:
+    """Return whether results in scratch are [channel][position] instead of [position][channel]."""
+    return work.b.kernel == COLUMNS or work.b.kernel == PAIRS
+
+
 cdef inline Py_ssize_t result_unit(const Work *work) noexcept nogil:
     """Return the bytes of scratch from position to position of the results."""
-    # [channel][position] for COLUMNS, [position][channel] for the others.
-    return work.size if work.b.kernel == COLUMNS else work.b.result_pitch * work.size
+    return work.size if channels_first(work) else work.b.result_pitch * work.size
 
 
 include "window.pxi"
+include "pairs.pxi"
 include "unfold.pxi"
 include "weights.pxi"
 include "compute.pxi"
@@ -281,7 +292,7 @@ cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, 
         if work.b.kernel == COLUMNS:
             compute_columns(work, task, group, first, chunk, block_begin, block_end, residue, count,
                             result, s, more)
-        elif work.b.kernel == AMX:
+        elif work.b.kernel == AMX or work.b.kernel == PAIRS:
             compute_amx(work, task, group, first, chunk, block_begin, block_end, residue, count,
                         result, s, more)
         else:
@@ -301,6 +312,8 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group,
         chunk = min(work.b.chunk, work.b.output_channels - first)
         if work.b.unfold:
             unfold_window(work, task, group, first, chunk, &s)
+        elif work.b.kernel == PAIRS:
+            pack_pair_window(work, task, group, first, chunk, &s)
         elif work.b.windowed:
             pack_window(work, task, group, first, chunk, window_pitch(work, chunk), s.window, s.staging)
         if work.packing != NULL:
@@ -386,6 +399,7 @@ cdef class Program:
         work.blocks = blocks.shape[0]
         work.block = &blocks[0, 0]
         w.pairs = blocking.amx
+        w.tiles = blocking.kernel == PAIRS
         w.load_dtype = work.load_dtype
         w.f64 = work.f64
         w.size = work.window_size

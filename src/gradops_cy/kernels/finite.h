@@ -22,10 +22,4 @@ static int all_finite_bf16(const uint16_t *x, ptrdiff_t n) {
     return !bad;
 }
 
-/* dst[i] = (even[i], odd[i]): two rows of 16-bit elements side by side. */
-static void zip_pairs(const uint16_t *restrict even, const uint16_t *restrict odd,
-                      uint32_t *restrict dst, ptrdiff_t n) {
-    for (ptrdiff_t i = 0; i < n; i++) dst[i] = even[i] | (uint32_t)odd[i] << 16;
-}
-
 #endif

@@ -30,7 +30,7 @@ cdef void expect_results(const Work *work, const Task *task, Py_ssize_t group,
     cdef Py_ssize_t axis
     r.channels = work.block[4 * last] + work.block[4 * last + 1] - first
     r.channel_pitch, r.position_pitch = 1, work.b.result_pitch
-    if work.b.kernel == COLUMNS:
+    if channels_first(work):
         r.channel_pitch, r.position_pitch = work.b.result_pitch, 1
     r.dst = y.data + task.image * y.stride[0]
     r.dst += (group * work.b.input_channels + first) * y.stride[1]

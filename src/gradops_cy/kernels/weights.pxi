@@ -3,6 +3,7 @@
 #
 #   ROWS, COLUMNS   [group][block][chunk][tap][k][width]    a block is one tile's channels
 #   AMX             [group][block][chunk][tap][k/2][width][2]
+#   PAIRS           [group][block][chunk][tap][k/32][width][32]
 #   GROUPED, DEPTHWISE    [tap][k][lane]                    lanes over all groups
 
 cdef enum:
@@ -11,8 +12,6 @@ cdef enum:
 cdef extern from "finite.h" nogil:
     int all_finite(int f64, const void *x, Py_ssize_t n) noexcept
     int all_finite_bf16(const unsigned short *x, Py_ssize_t n) noexcept
-    void zip_pairs(const unsigned short *even, const unsigned short *odd, unsigned int *dst,
-                   Py_ssize_t n) noexcept
 
 
 cdef inline const char *tap_data(const Weights *w, Py_ssize_t group, Py_ssize_t t) noexcept nogil:
@@ -159,9 +158,55 @@ cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     return all_finite_bf16(<const unsigned short *> panel, w.taps * pairs * 2 * width)
 
 
+cdef int pack_tiles(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
+                    Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
+    """Pack one chunk of one block for PAIRS, k innermost; return whether all of it is finite."""
+    cdef Py_ssize_t width = block[2]
+    cdef Py_ssize_t steps = (chunk + AMX_K - 1) // AMX_K
+    cdef Py_ssize_t tap_bytes = steps * width * AMX_K * 2
+    cdef Py_ssize_t *place = <Py_ssize_t *> staging
+    cdef Py_ssize_t step, t, i, k, count, even
+    cdef Py_ssize_t pitch = 2 * w.stride[1] // w.unit
+    cdef const char *src
+    cdef const char *row
+    cdef char *dst
+    if block[1] < width or chunk % AMX_K:
+        memset(panel, 0, w.taps * tap_bytes)
+    if w.order == BY_TAP:
+        for t in range(w.taps):
+            place[t] = w.rank[t] * tap_bytes
+    for step in range(steps):
+        k = step * AMX_K
+        count = min(AMX_K, chunk - k)
+        even = 0
+        if w.order == BY_TAP:
+            even = count // 2 * 2
+            src = w.data + group * w.stride[0] + (first + k) * w.stride[1] + block[0] * w.stride[2]
+            for i in range(block[1]):
+                row = src + i * w.stride[2]
+                strip_pairs(<const unsigned short *> row,
+                            <const unsigned short *> (row + w.stride[1]), pitch,
+                            panel + (k * width + i * AMX_K) * 2, 0, place, even // 2, w.taps)
+        for t in range(w.taps):
+            src = tap_data(w, group, t) + (first + k) * w.stride[1] + block[0] * w.stride[2]
+            dst = panel + t * tap_bytes + k * width * 2
+            if w.order == BY_INPUT:
+                even = count // 2 * 2
+                strip_pairs(<const unsigned short *> src,
+                            <const unsigned short *> (src + w.stride[1]), pitch, dst, AMX_K * 2,
+                            NULL, even // 2, block[1])
+            if even < count:
+                for i in range(block[1]):
+                    load_row(RAW16, src + i * w.stride[2] + even * w.stride[1], w.stride[1],
+                             count - even, dst + (i * AMX_K + even) * 2)
+    return all_finite_bf16(<const unsigned short *> panel, w.taps * tap_bytes // 2)
+
+
 cdef int pack_chunk(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
                     Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
     """Pack [tap][k][width] of one block; return whether all of it is finite."""
+    if w.tiles:
+        return pack_tiles(w, group, block, first, chunk, panel, staging)
     if w.pairs:
         return pack_pairs(w, group, block, first, chunk, panel, staging)
     return pack_panel(w, group, block, first, chunk, panel, staging)

@@ -4,6 +4,7 @@
 #   ROWS      [entry][channel]
 #   AMX       [entry][channel]     channels padded with zeros to whole tiles
 #   COLUMNS   [channel][entry]
+#   PAIRS     see pairs.pxi
 #
 # An entry is a source position of the window, counted over (d, h, w).
 

@@ -1,0 +1,36 @@
+"""Rows of diff_dst two by two for AMX: the pitch of the window, and when it is worth it."""
+
+from __future__ import annotations
+
+from math import prod
+
+from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._convolution_taps import out_steps
+from gradops_cy._rounding import up
+
+
+def pitch(entries: int) -> int:
+    """Return the bytes from pair to pair of a window's segment: whole lines.
+
+    An odd number of them spreads the rows of a tile over the sets of the caches.
+    """
+    return (up(entries * 4, 64) // 64 | 1) * 64
+
+
+def gain(problem: ConvProblem, columns: int, depth: int) -> float:
+    """Return how many times as fast as AMX this is, channels first.
+
+    Nothing is transposed, but the rows of its tiles begin anywhere in a line, and loading those
+    takes as long as multiplying them; longer where only one tile of channels meets them.
+    """
+    inputs = problem.input_channels
+    taps = prod(problem.kernel) / prod(out_steps(problem))
+    products = taps * up(inputs, columns) * up(problem.output_channels, depth)
+    # Nanoseconds for a position, as measured.
+    sources = problem.output_channels * prod(problem.diff_dst) / prod(problem.diff_src)
+    loads = 0.0018 if inputs > columns else 0.0036
+    across = 0.0012 * products + 0.12 * sources + 0.33 * inputs
+    # Rows are moved in whole vectors.
+    width = problem.diff_src[2]
+    moves = 0.1 * (sources + inputs) * up(width, columns) / width
+    return across / (loads * products + moves)
