@@ -32,15 +32,6 @@ typedef struct {
 #define GROUP_HEIGHTS(X) LOW_HEIGHTS(X)
 #endif
 
-/* Keeps a vector in its register: GCC otherwise loads it again for each product. */
-#if defined(__AVX512F__)
-#define HOLD_VECTOR(x) __asm__("" : "+v"(x))
-#elif defined(__x86_64__)
-#define HOLD_VECTOR(x) __asm__("" : "+x"(x))
-#else
-#define HOLD_VECTOR(x)
-#endif
-
 typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
 

@@ -35,6 +35,15 @@ typedef double vec_f64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may
 #define LANES_F32 (VECTOR_BYTES / 4)
 #define LANES_F64 (VECTOR_BYTES / 8)
 
+/* Keeps a vector in its register: GCC otherwise loads it again for each product. */
+#if defined(__AVX512F__)
+#define HOLD_VECTOR(x) __asm__("" : "+v"(x))
+#elif defined(__x86_64__)
+#define HOLD_VECTOR(x) __asm__("" : "+x"(x))
+#else
+#define HOLD_VECTOR(x)
+#endif
+
 INLINE vec_f32 splat_f32(float a) { return a - (vec_f32){0}; }
 INLINE vec_f64 splat_f64(double a) { return a - (vec_f64){0}; }
 
