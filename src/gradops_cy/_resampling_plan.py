@@ -39,6 +39,8 @@ _BLOCK_ELEMENTS = 8192
 _MIN_CHANNELS = 64
 _MAX_CHANNELS = 512
 _RUNS_IN_BLOCK = 4
+# Elements of a strip of the kernel of channels: long ones are what hardware prefetches well.
+_STRIP_ELEMENTS = 1 << 15
 # Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
 _FEW_CHANNELS = 8
 _FEW_ROWS = 3
@@ -58,6 +60,8 @@ _PLANE_GROUPS = 4
 # Elements loaded and stored by one task, about; and those worth a thread of its own.
 _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
+# Bytes of a cache in which rows stay that several rows of the result touch.
+_CACHE_BYTES = 1 << 20
 # Bytes of a result from which on it is stored past the caches, where as many follow each other as
 # _STREAMED_RUN; and the elements, in the type that computes, gathered to do so.
 _STREAM_BYTES = 1 << 23
@@ -88,7 +92,7 @@ class ResamplePlan:
     columns : int
         The most columns of a block, loaded or stored.
     task_rows : int
-        Rows of the result (or planes) of a task.
+        Rows of the result (or planes) of a task; the kernel of channels joins tasks.
     tasks : int
         Independent tasks, each with results of its own.
     max_threads : int
@@ -181,7 +185,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     elif kernel != "planes" and innermost == "channels":
         pixel = problem.channels
         lanes *= pixel
-    columns = max(min(_kernels.MAX_RUN, longest[2]), _BLOCK_ELEMENTS // lanes)
+    elements = _STRIP_ELEMENTS if kernel == "channels" else _BLOCK_ELEMENTS
+    columns = max(min(_kernels.MAX_RUN, longest[2]), elements // lanes)
     streams, ahead = src_bytes >= _STREAM_BYTES, 0
     if width:
         # Between the loads of more than is stored, stores past the caches are slower.
@@ -208,7 +213,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)
     rows = planes // pixel * problem.src[0] * problem.src[1]
-    task_columns = problem.src[2]
+    rows_in_cache, task_columns = 1, problem.src[2]
     if kernel == "planes":
         task_rows = lanes * max(1, _TASK_ELEMENTS // (lanes * (src + dst)))
         tasks = -(-planes // task_rows)
@@ -217,17 +222,22 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         row_elements = problem.src[2] * (1 + dst / src) * pixel / chunks
         task_rows = width.group * max(1, int(_TASK_ELEMENTS / (row_elements * width.group)))
         tasks = chunks * -(-rows // task_rows)
+    elif kernel == "channels":
+        # The kernel joins them, as many as leave every thread some.
+        task_columns = columns * max(1, _TASK_ELEMENTS // (columns * lanes))
+        task_rows = 1
+        tasks = -(-problem.src[2] // task_columns) * -(-problem.channels // lanes)
+        tasks *= rows // problem.channels
+        row_bytes = min(columns, problem.dst[2]) * lanes * itemsize * longest[0]
+        row_bytes *= problem.dst[1] / problem.src[1]
+        rows_in_cache = max(1, int(_CACHE_BYTES / row_bytes))
+        if problem.src[0] == 1 or rows_in_cache < _FEW_ROWS:
+            rows_in_cache = problem.src[1]
     else:
         task_columns = columns * max(1, _TASK_ELEMENTS // (columns * lanes))
         row_elements = min(task_columns, problem.src[2]) * (1 + dst / src) * lanes
-        task_rows = max(1, int(_TASK_ELEMENTS / row_elements))
-        blocks = 1
-        if kernel == "channels":
-            blocks = -(-problem.channels // lanes)
-            rows //= problem.channels
-        else:
-            task_rows *= _kernels.ROW_LANES
-        tasks = blocks * -(-rows // task_rows) * -(-problem.src[2] // task_columns)
+        task_rows = _kernels.ROW_LANES * max(1, int(_TASK_ELEMENTS / row_elements))
+        tasks = -(-rows // task_rows) * -(-problem.src[2] // task_columns)
 
     products = longest[0] * longest[1]
     whole = (dst, src) if kernel == "planes" else (0, 0)
@@ -266,6 +276,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             columns=columns,
             longest_product=products,
             longest_run=longest[2],
+            rows_in_cache=rows_in_cache,
             task_rows=task_rows,
             task_columns=task_columns,
             tasks=tasks,

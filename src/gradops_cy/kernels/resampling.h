@@ -11,6 +11,8 @@ enum {
     ROWS_AT_ONCE = 16,        /* rows that add_rows takes: as many streams as prefetchers follow */
     ROWS_OF_A_PLANE = 8,      /* of one plane, where more than these lie a row apart */
     COLUMNS_IN_SEQUENCE = 32, /* products summed before their sum is added to the total */
+    AHEAD = 1024,             /* bytes of a row that are asked for before they are loaded */
+    THEMSELVES = -1,          /* rows to fetch: those that are summed, so far ahead */
     STRIDED_PIECE = 64,       /* elements gathered at once from rows that are not contiguous */
     SLACK = 4 * VECTOR_BYTES,
 };
@@ -25,6 +27,14 @@ INLINE void store_first(int dtype, vec_f32 x, char *p, ptrdiff_t n) {
     if (dtype == F32) write_f32(p, x, count);
     else if (dtype == F16) write_f16(p, x, count);
     else write_bf16(p, x, count);
+}
+
+INLINE void store_pair_f32(int dtype, const vec_f32 *pair, char *p) {
+    if (dtype == BF16) write_bf16_pair(p, pair[0], pair[1]);
+    else {
+        store_first(dtype, pair[0], p, LANES_F32);
+        store_first(dtype, pair[1], p + LANES_F32 * element_size(dtype), LANES_F32);
+    }
 }
 
 /* Two vectors of elements. A word of 32 bits holds two bf16, a shift and a mask away from floats: so
@@ -54,6 +64,26 @@ INLINE void order_pair_f32(int dtype, vec_f32 *pair) {
     pair[1] = __builtin_shufflevector(even, odd, 2, 6, 3, 7);
 #endif
 }
+/* The inverse of order_pair_f32. */
+INLINE void deal_pair_f32(int dtype, vec_f32 *pair) {
+    if (dtype != BF16) return;
+    vec_f32 low = pair[0], high = pair[1];
+#if VECTOR_BYTES == 64
+    pair[0] = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    pair[1] = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#elif VECTOR_BYTES == 32
+    pair[0] = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
+    pair[1] = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+    pair[0] = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+    pair[1] = __builtin_shufflevector(low, high, 1, 3, 5, 7);
+#endif
+}
+
+/* The hardware stops at the end of a page, and runs behind where several rows are read side by side. */
+INLINE void prefetch_ahead(const char *p, ptrdiff_t bytes) {
+    for (ptrdiff_t j = 0; j < bytes; j += 64) __builtin_prefetch(p + AHEAD + j);
+}
 
 /* Rows to bring into the cache while others are summed, one after the other: the prefetchers of the
  * processor follow one stream through a page, not several that take turns. */
@@ -78,7 +108,9 @@ INLINE void fetch_lines(Fetch *fetch, ptrdiff_t lines) {
 #define LOAD_FIRST load_first
 #define STORE_FIRST store_first
 #define LOAD_PAIR load_pair_f32
+#define STORE_PAIR store_pair_f32
 #define ORDER_PAIR order_pair_f32
+#define DEAL_PAIR deal_pair_f32
 #define NAME(x) x##_f32
 #include "resampling_rows.h"
 #undef REAL
@@ -88,7 +120,9 @@ INLINE void fetch_lines(Fetch *fetch, ptrdiff_t lines) {
 #undef LOAD_FIRST
 #undef STORE_FIRST
 #undef LOAD_PAIR
+#undef STORE_PAIR
 #undef ORDER_PAIR
+#undef DEAL_PAIR
 #undef NAME
 
 #define REAL double
@@ -97,9 +131,12 @@ INLINE void fetch_lines(Fetch *fetch, ptrdiff_t lines) {
 #define SPLAT splat_f64
 #define LOAD_FIRST(dtype, p, n) read_f64(p, (n) < LANES_F64 ? (int)(n) : LANES_F64)
 #define STORE_FIRST(dtype, x, p, n) write_f64(p, x, (n) < LANES_F64 ? (int)(n) : LANES_F64)
+#define STORE_PAIR(dtype, pair, p) \
+    (((vec_f64 *)(p))[0] = (pair)[0], ((vec_f64 *)(p))[1] = (pair)[1])
 #define LOAD_PAIR(dtype, p, pair) \
     ((pair)[0] = ((const vec_f64 *)(p))[0], (pair)[1] = ((const vec_f64 *)(p))[1])
 #define ORDER_PAIR(dtype, pair) ((void)0)
+#define DEAL_PAIR(dtype, pair) ((void)0)
 #define NAME(x) x##_f64
 #include "resampling_rows.h"
 #undef REAL
@@ -109,7 +146,9 @@ INLINE void fetch_lines(Fetch *fetch, ptrdiff_t lines) {
 #undef LOAD_FIRST
 #undef STORE_FIRST
 #undef LOAD_PAIR
+#undef STORE_PAIR
 #undef ORDER_PAIR
+#undef DEAL_PAIR
 #undef NAME
 
 static void add_contiguous_rows(int dtype, const char *const *row, const void *weight,
@@ -121,8 +160,20 @@ static void add_contiguous_rows(int dtype, const char *const *row, const void *w
     else add_rows_of_f32(BF16, row, weight, rows, fetched, n, dst, add);
 }
 
+/* Contiguous rows for two results: dst[i][j] (+)= sum_r weight[i][r] * row_r[j], j < n and r < rows. */
+static void add_shared_rows(int dtype, const char *const *row, const void *const *weight,
+                            ptrdiff_t rows, ptrdiff_t n, char *const *dst, const int *add) {
+#define ADD(type, dtype)                                                                           \
+    add_shared_of_##type(dtype, row, (const void *)weight, rows, n, (void *)dst, add)
+    if (dtype == F64) ADD(f64, F64);
+    else if (dtype == F32) ADD(f32, F32);
+    else if (dtype == F16) ADD(f32, F16);
+    else ADD(f32, BF16);
+#undef ADD
+}
+
 /* dst[j] (+)= sum_r weight[r] * row_r[j] for j < n and r < rows <= ROWS_AT_ONCE; stride in bytes. The
- * next `fetched` rows are brought towards the core on the way. */
+ * next `fetched` rows are brought towards the core on the way, or these THEMSELVES before they are loaded. */
 static void add_rows(int dtype, const char *const *row, ptrdiff_t stride, const void *weight,
                      ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, void *dst, int add) {
     if (stride == element_size(dtype)) {

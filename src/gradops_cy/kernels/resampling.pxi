@@ -4,8 +4,8 @@
 # sixteen rows of the result. Loading it reduces depth and height: each column is the weighted sum
 # of the rows that touch the result row. Then the columns of each result column are summed, lanes
 # side by side, and the block is stored. Sixteen rows are transposed in cache after loading, so
-# that they are lanes, and back before storing. Two kernels have files of their own,
-# resampling_planes.pxi and resampling_width.pxi.
+# that they are lanes, and back before storing. The others have files of their own,
+# resampling_channels.pxi, resampling_planes.pxi and resampling_width.pxi.
 
 from cpython.buffer cimport (PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
                              PyObject_GetBuffer)
@@ -14,7 +14,7 @@ from libc.string cimport memmove, memset
 
 cdef extern from "resampling.h" nogil:
     enum:
-        ROWS_AT_ONCE, ROWS_OF_A_PLANE, SLACK, F32, F64
+        ROWS_AT_ONCE, ROWS_OF_A_PLANE, THEMSELVES, SLACK, F32, F64
     cpdef enum:
         COLUMNS_IN_SEQUENCE
     int compute_size(int dtype) noexcept
@@ -29,6 +29,8 @@ cdef extern from "resampling.h" nogil:
     void add_rows(int dtype, const char **row, Py_ssize_t stride, const void *weight,
                   Py_ssize_t rows, Py_ssize_t fetched, Py_ssize_t n, void *dst,
                   bint add) noexcept
+    void add_shared_rows(int dtype, const char **row, const void **weight, Py_ssize_t rows,
+                         Py_ssize_t n, char **dst, const int *add) noexcept
     void add_columns(int dtype, bint accumulate, const void *src, Py_ssize_t lanes,
                      const Py_ssize_t *start, const Py_ssize_t *first, const void *weight,
                      Py_ssize_t origin, Py_ssize_t x0, Py_ssize_t x1, char *dst,
@@ -65,10 +67,11 @@ cdef struct Job:
     bint stores_directly  # the last pass stores where the result lies, without a buffer
     bint streams  # ... and past the caches
     int real, size  # the type that computes, and the size of its elements
-    int store_size  # of an element of the result
+    int load_size, store_size  # of elements of diff_dst and of the result
     Py_ssize_t batch, channels, lanes, columns, longest_product, longest_run
     Py_ssize_t pixel  # channels of a position of a row that is a lane
-    Py_ssize_t task_rows, task_columns
+    Py_ssize_t task_images, task_depths, task_rows, task_columns
+    Py_ssize_t rows_in_cache  # rows of the result whose rows of all depths stay in cache
     Axis depth, height, width
     const char *weights  # those of all axes
     # For WIDTH: rows side by side, chunks of a row, blocks and what these share.
@@ -108,9 +111,13 @@ cdef struct Workspace:
     char *loaded     # columns x lanes, reduced over depth and height
     char *summed     # columns x lanes of the result
     char *rows       # lanes x columns, before or after transposing
+    char *carried    # the next row, reduced as far as it shares rows of diff_dst; in their place
     char *planes     # sixteen planes of diff_dst and of the result, transposed
     char *row_sums   # columns x lanes for each time a list of rows is halved
     char *column_sums  # lanes for each time a run of columns is halved
+
+
+include "resampling_width.pxi"
 
 
 cdef Py_ssize_t halvings(Py_ssize_t count, Py_ssize_t limit) noexcept nogil:
@@ -144,7 +151,7 @@ cdef Workspace carve(const Job *job, char *memory) noexcept nogil:
     cdef Py_ssize_t block = buffer_bytes(job.lanes * job.columns, job.size)
     space.loaded = memory + (-<Py_ssize_t> memory & 63)
     space.summed = space.loaded + block
-    space.rows = space.summed + block
+    space.rows = space.carried = space.summed + block
     space.row_sums = space.rows + block
     space.column_sums = space.row_sums + halvings(job.longest_product, MAX_PRODUCTS) * block
     space.planes = (space.column_sums
@@ -208,13 +215,34 @@ cdef Row next_row(const Job *job, Py_ssize_t c0, Cursor *at) noexcept nogil:
     return row
 
 
+cdef void add_products(const Job *job, const Row *row, const char *base, Py_ssize_t stride,
+                       Py_ssize_t n, Py_ssize_t r, Py_ssize_t r1, bint add,
+                       char *dst) noexcept nogil:
+    # dst[0..n) = the weighted sum of the row products r..r1 of `row`, or on from what dst holds.
+    # Products count depth fastest: rows of one height follow each other.
+    cdef const char *rows[2 * ROWS_AT_ONCE]
+    cdef double weights[ROWS_AT_ONCE]
+    cdef Py_ssize_t at_once = ROWS_AT_ONCE, count, fetched
+    if row.height_count > ROWS_OF_A_PLANE:
+        at_once = ROWS_OF_A_PLANE
+    while r < r1:
+        count = min(at_once, r1 - r)
+        row_products(job.f64, base, job.grads.strides[3], row.height_weights,
+                     job.grads.strides[2], row.depth_weights, row.depth_count, r, count, rows,
+                     weights)
+        fetched = THEMSELVES if job.kernel == CHANNELS else 0
+        if r == 0 and row.later != NULL:
+            fetched = fresh_rows(job, row.later, base - row.grads, &rows[count])
+        add_rows(job.load_dtype, rows, stride, weights, count, fetched, n, dst, add)
+        add = True
+        r += count
+
+
 cdef void sum_rows(const Job *job, const Row *row, const char *base, Py_ssize_t stride,
                    Py_ssize_t n, Py_ssize_t r0, Py_ssize_t r1, char *dst,
                    char *spare) noexcept nogil:
     # dst[0..n) = the weighted sum of the row products r0..r1 of `row`, from `base` on.
-    cdef const char *rows[2 * ROWS_AT_ONCE]
-    cdef double weights[ROWS_AT_ONCE]
-    cdef Py_ssize_t r = r0, at_once = ROWS_AT_ONCE, count, middle, fetched
+    cdef Py_ssize_t middle
     if r1 - r0 > MAX_PRODUCTS:
         middle = r0 + (r1 - r0 + 1) // 2
         sum_rows(job, row, base, stride, n, r0, middle, dst, spare)
@@ -222,18 +250,7 @@ cdef void sum_rows(const Job *job, const Row *row, const char *base, Py_ssize_t 
                  spare + buffer_bytes(job.lanes * job.columns, job.size))
         add_to(job.f64, spare, n, dst)
         return
-    if row.height_count > ROWS_OF_A_PLANE:
-        at_once = ROWS_OF_A_PLANE
-    while r < r1:
-        count = min(at_once, r1 - r)
-        row_products(job.f64, base, job.grads.strides[2], row.depth_weights,
-                     job.grads.strides[3], row.height_weights, row.height_count, r, count,
-                     rows, weights)
-        fetched = 0
-        if r == 0 and row.later != NULL:
-            fetched = fresh_rows(job, row.later, base - row.grads, &rows[count])
-        add_rows(job.load_dtype, rows, stride, weights, count, fetched, n, dst, r > r0)
-        r += count
+    add_products(job, row, base, stride, n, r0, r1, False, dst)
 
 
 cdef void load_positions(const Job *job, const Workspace *space, const Row *row, Py_ssize_t pixel,
@@ -344,38 +361,48 @@ cdef void store_columns(const Job *job, const Workspace *space, const Row *rows,
         src += pitch * job.size
 
 
-cdef void resample_rows(const Job *job, const Workspace *space, const Row *rows, int count,
-                        Py_ssize_t lanes, Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
-    # The result's columns x0 <= x < x1 of one row for `lanes` channels, or of `count` rows.
+cdef void sum_block(const Job *job, const Workspace *space, const Row *rows, int count,
+                    Py_ssize_t lanes, Py_ssize_t y0, Py_ssize_t x0, Py_ssize_t x1,
+                    Stage *stage) noexcept nogil:
+    # The result's columns x0 <= x < x1 from space.loaded, whose first column is y0.
     cdef const Axis *width = &job.width
-    cdef Py_ssize_t end, y0, y1
+    cdef Py_ssize_t step = job.result.strides[4], n = (x1 - x0) * lanes * job.store_size
+    if job.kernel == CHANNELS and job.streams:
+        add_columns(job.store_dtype, False, space.loaded, lanes, width.start, width.first,
+                    job.weights, y0, x0, x1, staged(stage, rows.result + x0 * step, n),
+                    lanes * job.store_size)
+    elif job.kernel == CHANNELS and job.stores_directly:
+        add_columns(job.store_dtype, job.accumulate, space.loaded, lanes, width.start, width.first,
+                    job.weights, y0, x0, x1, rows.result + x0 * step, step)
+    else:
+        add_columns(job.real, False, space.loaded, lanes, width.start, width.first, job.weights,
+                    y0, x0, x1, space.summed, lanes * job.size)
+        store_columns(job, space, rows, count, lanes, x0, x1)
+
+
+cdef Py_ssize_t columns_end(const Job *job, Py_ssize_t x) noexcept nogil:
+    # The end of the columns of diff_dst that column x of the result reads.
+    return job.width.start[x] + job.width.first[x + 1] - job.width.first[x]
+
+
+cdef void resample_rows(const Job *job, const Workspace *space, const Row *rows, int count,
+                        Py_ssize_t lanes, Py_ssize_t x0, Py_ssize_t x1,
+                        Stage *stage) noexcept nogil:
+    # The result's columns x0 <= x < x1 of one row for `lanes` channels, or of `count` rows.
+    cdef Py_ssize_t end, y0
     while x0 < x1:
         end = block_end(job, x0, x1)
-        y0 = width.start[x0]
+        y0 = job.width.start[x0]
         if end > x0:
-            y1 = width.start[end - 1] + width.first[end] - width.first[end - 1]
-            load_columns(job, space, rows, count, lanes, y0, y1)
-            if job.kernel == CHANNELS and job.streams:
-                add_columns(job.store_dtype, False, space.loaded, lanes, width.start, width.first,
-                            job.weights, y0, x0, end, space.summed, lanes * job.store_size)
-                stream(space.summed, rows.result + x0 * lanes * job.store_size,
-                       (end - x0) * lanes * job.store_size)
-                x0 = end
-                continue
-            if job.kernel == CHANNELS and job.stores_directly:
-                add_columns(job.store_dtype, job.accumulate, space.loaded, lanes, width.start,
-                            width.first, job.weights, y0, x0, end,
-                            rows.result + x0 * job.result.strides[4], job.result.strides[4])
-                x0 = end
-                continue
-            add_columns(job.real, False, space.loaded, lanes, width.start, width.first,
-                        job.weights, y0, x0, end, space.summed, lanes * job.size)
+            load_columns(job, space, rows, count, lanes, y0, columns_end(job, end - 1))
+            sum_block(job, space, rows, count, lanes, y0, x0, end, stage)
         else:
+            if stage != NULL:
+                flush(stage, stage.bytes)  # its place is needed
             end = x0 + 1
-            y1 = y0 + width.first[end] - width.first[x0]
-            sum_run(job, space, rows, count, lanes, y0, y1, width.first[x0], space.summed,
-                    space.column_sums)
-        store_columns(job, space, rows, count, lanes, x0, end)
+            sum_run(job, space, rows, count, lanes, y0, columns_end(job, x0),
+                    job.width.first[x0], space.summed, space.column_sums)
+            store_columns(job, space, rows, count, lanes, x0, end)
         x0 = end
 
 
@@ -391,17 +418,14 @@ cdef void run_task(const Job *job, Py_ssize_t task, char *memory) noexcept nogil
     cdef Py_ssize_t r = task // column_blocks % row_blocks * job.task_rows
     cdef Py_ssize_t r1 = min(r + job.task_rows, all_rows)
     cdef Py_ssize_t c0 = task // column_blocks // row_blocks * job.lanes
-    cdef Py_ssize_t lanes = job.lanes
     cdef Cursor at = cursor_at(job, r)
     cdef int count = 0
-    if job.kernel == CHANNELS:
-        lanes = min(job.lanes, job.channels - c0)
     while r < r1:
         rows[count] = next_row(job, c0, &at)
         count += 1
         r += 1
-        if job.kernel == CHANNELS or count == ROW_LANES or r == r1:
-            resample_rows(job, &space, rows, count, lanes, x0, x1)
+        if count == ROW_LANES or r == r1:
+            resample_rows(job, &space, rows, count, job.lanes, x0, x1, NULL)
             count = 0
 
 
@@ -413,8 +437,8 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
     return axis
 
 
+include "resampling_channels.pxi"
 include "resampling_planes.pxi"
-include "resampling_width.pxi"
 
 
 cdef void run_any(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
@@ -422,6 +446,8 @@ cdef void run_any(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
         run_planes(job, task, memory)
     elif job.kernel == WIDTH:
         run_width(job, task, memory)
+    elif job.kernel == CHANNELS:
+        run_channels(job, task, memory)
     else:
         run_task(job, task, memory)
     if job.streams:
@@ -454,8 +480,8 @@ cdef class Resampling:
                  const Py_ssize_t[::1] chunks, const Py_ssize_t[::1] blocks,
                  const int[::1] patterns, Py_ssize_t pixel, Py_ssize_t group, Py_ssize_t lanes,
                  Py_ssize_t columns, Py_ssize_t longest_product, Py_ssize_t longest_run,
-                 Py_ssize_t task_rows, Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead,
-                 bint streams):
+                 Py_ssize_t rows_in_cache, Py_ssize_t task_rows, Py_ssize_t task_columns,
+                 Py_ssize_t tasks, Py_ssize_t ahead, bint streams):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns)
@@ -464,12 +490,12 @@ cdef class Resampling:
         job.load_dtype, job.store_dtype = load_dtype, store_dtype
         job.f64, job.size = load_dtype == F64, compute_size(load_dtype)
         job.real = F64 if job.f64 else F32
-        job.store_size = element_size(store_dtype)
+        job.load_size, job.store_size = element_size(load_dtype), element_size(store_dtype)
         job.batch, job.channels = result_shape[0], result_shape[1]
         job.pixel, job.group, job.ahead = pixel, group, ahead
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run
-        job.task_rows, job.task_columns = task_rows, task_columns
+        job.task_rows, job.task_columns, job.rows_in_cache = task_rows, task_columns, rows_in_cache
         job.depth = take_axis(&table[0], result_shape[2])
         job.height = take_axis(job.depth.first + job.depth.extent + 1, result_shape[3])
         job.width = take_axis(job.height.first + job.height.extent + 1, result_shape[4])
@@ -507,7 +533,7 @@ cdef class Resampling:
 
     cdef void compute(self, Job *job, char *workspace, Py_ssize_t workspace_bytes,
                       int threads) noexcept nogil:
-        cdef Py_ssize_t task
+        cdef Py_ssize_t task, tasks = self.tasks
         cdef bint contiguous = job.lanes == 1 or job.result.strides[1] == job.store_size
         if job.kernel != CHANNELS:
             contiguous = (job.result.strides[4] == job.pixel * job.store_size
@@ -516,9 +542,11 @@ cdef class Resampling:
             job.kernel != ROWS or not job.accumulate and job.store_dtype == job.real)
         job.streams = (self.streams and job.stores_directly and not job.accumulate and (
             job.kernel != CHANNELS or job.result.strides[4] == job.lanes * job.store_size))
+        if job.kernel == CHANNELS:
+            tasks = split_channels(job, threads)
         if threads == 1:
-            for task in range(self.tasks):
+            for task in range(tasks):
                 run_any(job, task, workspace)
             return
-        for task in prange(self.tasks, schedule="dynamic", num_threads=threads):
+        for task in prange(tasks, schedule="dynamic", num_threads=threads):
             run_any(job, task, workspace + threadid() * workspace_bytes)

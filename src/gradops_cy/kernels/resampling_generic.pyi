@@ -56,6 +56,7 @@ class Resampling:
         columns: int,
         longest_product: int,
         longest_run: int,
+        rows_in_cache: int,
         task_rows: int,
         task_columns: int,
         tasks: int,

@@ -74,6 +74,6 @@ cdef void run_planes(const Job *job, Py_ssize_t task, char *memory) noexcept nog
                     inner.grads.data)
         for r in range(extents[0] * extents[1]):
             row = result_row(&inner, 0, 0, r // extents[1], r % extents[1])
-            resample_rows(&inner, &space, &row, 1, ROW_LANES, 0, extents[2])
+            resample_rows(&inner, &space, &row, 1, ROW_LANES, 0, extents[2], NULL)
         move_planes(job, &space, &job.result, extents, plane, count, False, inner.result.data)
         plane += count

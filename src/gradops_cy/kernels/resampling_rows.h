@@ -1,13 +1,25 @@
 /* Row bodies of the resampling kernels for one type that computes. resampling.h includes this
  * twice and defines REAL, VEC, LANES, SPLAT, NAME(x), LOAD_FIRST(dtype, p, n): the first n of LANES
  * contiguous elements at p, converted, and LOAD_PAIR(dtype, p, pair): two vectors of them, in an order
- * that ORDER_PAIR(dtype, pair) puts right, and STORE_FIRST(dtype, x, p, n). Buffers may be read and written up to SLACK bytes past their end. */
+ * that ORDER_PAIR(dtype, pair) puts right and DEAL_PAIR undoes, STORE_PAIR(dtype, pair, p) of two in
+ * order, and STORE_FIRST(dtype, x, p, n). Buffers may be read and written up to SLACK bytes past their end. */
 
-/* dst[j] = sum_r weight[r] * row_r[j] for `pairs` pairs of vectors, or added to dst. */
+/* Sums to and from a buffer, in which they are in order. */
+INLINE void NAME(take_pairs)(int dtype, int pairs, const REAL *src, VEC *sum) {
+    for (int v = 0; v < 2 * pairs; v++) sum[v] = ((const VEC *)src)[v];
+    for (int v = 0; v < pairs; v++) DEAL_PAIR(dtype, sum + 2 * v);
+}
+INLINE void NAME(put_pairs)(int dtype, int pairs, VEC *sum, REAL *dst) {
+    for (int v = 0; v < pairs; v++) ORDER_PAIR(dtype, sum + 2 * v);
+    for (int v = 0; v < 2 * pairs; v++) ((VEC *)dst)[v] = sum[v];
+}
+
+/* dst[j] = sum_r weight[r] * row_r[j] for `pairs` pairs of vectors, or on from what dst holds. */
 INLINE void NAME(add_rows_block)(int dtype, int pairs, const char *const *row, const REAL *weight,
                                  ptrdiff_t rows, ptrdiff_t offset, REAL *dst, int add) {
     ptrdiff_t step = 2 * LANES * element_size(dtype);
     VEC sum[4] = {{0}}, part[2];
+    if (add) NAME(take_pairs)(dtype, pairs, dst, sum);
 #pragma GCC unroll 4
     for (ptrdiff_t r = 0; r < rows; r++) {
         VEC w = SPLAT(weight[r]);
@@ -17,13 +29,7 @@ INLINE void NAME(add_rows_block)(int dtype, int pairs, const char *const *row, c
             sum[2 * v + 1] += w * part[1];
         }
     }
-    for (int v = 0; v < pairs; v++) {
-        VEC *d = (VEC *)(dst + 2 * v * LANES);
-        ORDER_PAIR(dtype, sum + 2 * v);
-        if (add) sum[2 * v] += d[0], sum[2 * v + 1] += d[1];
-        d[0] = sum[2 * v];
-        d[1] = sum[2 * v + 1];
-    }
+    NAME(put_pairs)(dtype, pairs, sum, dst);
 }
 
 /* The same for the first n of a vector's elements. */
@@ -31,9 +37,9 @@ INLINE void NAME(add_rows_vector)(int dtype, const char *const *row, const REAL 
                                   ptrdiff_t rows, ptrdiff_t offset, REAL *dst, ptrdiff_t n,
                                   int add) {
     VEC sum = {0}, *d = (VEC *)dst;
+    if (add) sum = *d;
     for (ptrdiff_t r = 0; r < rows; r++)
         sum += SPLAT(weight[r]) * LOAD_FIRST(dtype, row[r] + offset, n);
-    if (add) sum += *d;
     *d = sum;
 }
 
@@ -48,6 +54,9 @@ INLINE void NAME(add_rows_in)(int dtype, const char *const *row, const REAL *wei
     }
     for (; j + 4 * LANES <= n; j += 4 * LANES) {
         fetch_lines(&fetch, fetched * (4 * LANES * size / 64));
+        if (fetched == THEMSELVES)
+            for (ptrdiff_t r = 0; r < rows; r++)
+                prefetch_ahead(row[r] + j * size, 4 * LANES * size);
         NAME(add_rows_block)(dtype, 2, row, weight, rows, j * size, dst + j, add);
     }
     if (j + 2 * LANES <= n) {
@@ -67,6 +76,63 @@ INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *wei
     else if (rows == 2) NAME(add_rows_in)(dtype, row, weight, 2, fetched, n, dst, 0);
     else if (rows == 4) NAME(add_rows_in)(dtype, row, weight, 4, fetched, n, dst, 0);
     else NAME(add_rows_in)(dtype, row, weight, rows, fetched, n, dst, 0);
+}
+
+/* The same for two results that share the rows, each of which is read once. Pointers and weights are
+ * copied: what is stored could change them, and they would be loaded again for every block. */
+INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *const *weight,
+                                ptrdiff_t rows, ptrdiff_t n, REAL *const *dst, int add, int add_next) {
+    ptrdiff_t size = element_size(dtype), step = 2 * LANES * size, j = 0;
+    const char *src[ROWS_OF_A_PLANE];
+    VEC w[ROWS_OF_A_PLANE], w_next[ROWS_OF_A_PLANE];
+    REAL *first = dst[0], *second = dst[1];
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        src[r] = row[r];
+        w[r] = SPLAT(weight[0][r]);
+        w_next[r] = SPLAT(weight[1][r]);
+    }
+    for (; j + 4 * LANES <= n; j += 4 * LANES) {
+        VEC sum[4], next[4], part[2];
+        for (int v = 0; v < 4; v++) sum[v] = next[v] = (VEC){0};
+        if (add) NAME(take_pairs)(dtype, 2, first + j, sum);
+        if (add_next) NAME(take_pairs)(dtype, 2, second + j, next);
+#pragma GCC unroll 8
+        for (ptrdiff_t r = 0; r < rows; r++)
+            for (int v = 0; v < 2; v++) {
+                LOAD_PAIR(dtype, src[r] + j * size + v * step, part);
+                prefetch_ahead(src[r] + j * size + v * step, step);
+                for (int i = 0; i < 2; i++) {
+                    HOLD_VECTOR(part[i]);
+                    sum[2 * v + i] += w[r] * part[i];
+                    next[2 * v + i] += w_next[r] * part[i];
+                }
+            }
+        NAME(put_pairs)(dtype, 2, sum, first + j);
+        NAME(put_pairs)(dtype, 2, next, second + j);
+    }
+    for (; j < n; j += LANES) {
+        VEC sum = {0}, next = {0};
+        if (add) sum = *(VEC *)(first + j);
+        if (add_next) next = *(VEC *)(second + j);
+        for (ptrdiff_t r = 0; r < rows; r++) {
+            VEC part = LOAD_FIRST(dtype, src[r] + j * size, n - j);
+            sum += w[r] * part;
+            next += w_next[r] * part;
+        }
+        *(VEC *)(first + j) = sum;
+        *(VEC *)(second + j) = next;
+    }
+}
+
+/* The counts of whole scales are constants here too, and whether there is something to go on from. */
+INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *const *weight,
+                                ptrdiff_t rows, ptrdiff_t n, REAL *const *dst, const int *add) {
+    int goes_on = add[0] && !add[1];
+    if (goes_on && rows == 2) NAME(add_shared_in)(dtype, row, weight, 2, n, dst, 1, 0);
+    else if (goes_on && rows == 4) NAME(add_shared_in)(dtype, row, weight, 4, n, dst, 1, 0);
+    else if (goes_on && rows == 8) NAME(add_shared_in)(dtype, row, weight, 8, n, dst, 1, 0);
+    else if (add[1] && rows == 8) NAME(add_shared_in)(dtype, row, weight, 8, n, dst, 1, 1);
+    else NAME(add_shared_in)(dtype, row, weight, rows, n, dst, add[0], add[1]);
 }
 
 /* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, or added
@@ -89,6 +155,11 @@ INLINE void NAME(add_columns_block)(int dtype, int accumulate, int vectors, cons
         NAME(sum_columns)(vectors, src + k * lanes, lanes, weight + k,
                           MIN(n - k, COLUMNS_IN_SEQUENCE), sum);
         for (int v = 0; v < vectors; v++) total[v] += sum[v];
+    }
+    if (vectors == 4 && !accumulate) {
+        STORE_PAIR(dtype, total, dst);
+        STORE_PAIR(dtype, total + 2, dst + 2 * LANES * element_size(dtype));
+        return;
     }
     for (int v = 0; v < vectors; v++) {
         char *d = dst + v * LANES * element_size(dtype);

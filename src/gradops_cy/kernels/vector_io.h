@@ -101,4 +101,17 @@ INLINE void write_bf16(char *p, vec_f32 v, int n) {
 
 #endif
 
+/* Two vectors: one test and one store. */
+INLINE void write_bf16_pair(char *p, vec_f32 v0, vec_f32 v1) {
+#if VECTOR_BYTES == 64 && defined(__AVX512BF16__)
+    if (!(_mm512_fpclass_ps_mask((__m512)v0, BF16_DIFFERS)
+          | _mm512_fpclass_ps_mask((__m512)v1, BF16_DIFFERS))) {
+        _mm512_storeu_si512((void *)p, (__m512i)_mm512_cvtne2ps_pbh((__m512)v1, (__m512)v0));
+        return;
+    }
+#endif
+    write_bf16(p, v0, LANES_F32);
+    write_bf16(p + 2 * LANES_F32, v1, LANES_F32);
+}
+
 #endif

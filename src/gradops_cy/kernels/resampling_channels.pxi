@@ -1,0 +1,177 @@
+# The kernel of channels, for NXC. Large tensors are bound by memory, so each row of diff_dst is read
+# once for the two rows of the result that it touches (linear interpolation): with the sum of the
+# first one that of the second is begun, and carried to it in cache.
+#
+#     rows of diff_dst       y0  y1  y2  y3  y4  y5  y6  y7
+#     touch row x            ──────────────
+#     touch row x + 1                ──────────────
+#     read with row x                ──────                  into two sums
+#     read with row x + 1                    ──────          into two sums, the first goes on
+#
+# A strip of a row is reduced and summed piece by piece, so that memory and arithmetic alternate
+# often enough for prefetchers to bridge.
+
+cdef enum:
+    PIECE = 2048         # elements of a row that are reduced, and then summed, while in cache
+    ROWS_OF_TASK = 8     # of the result, and tasks of a thread, where there are enough of them
+    TASKS_OF_THREAD = 4
+
+
+cdef Py_ssize_t shared_rows(const Job *job, Py_ssize_t h, Py_ssize_t carried) noexcept nogil:
+    # How many rows of a plane of diff_dst, the last that touch row h of the result and the first
+    # that touch the next one, may be read for both: not those that were carried here already.
+    cdef Py_ssize_t count = job.height.first[h + 1] - job.height.first[h], following, shared
+    if h + 1 == job.height.extent:
+        return 0
+    following = job.height.first[h + 2] - job.height.first[h + 1]
+    shared = job.height.start[h] + count - job.height.start[h + 1]
+    return shared if 0 < shared <= min(count - carried, following) else 0
+
+
+cdef void load_shared(const Job *job, const Row *row, const Row *following, Py_ssize_t carried,
+                      Py_ssize_t shared, Py_ssize_t y0, Py_ssize_t n, char *loaded,
+                      char *carry) noexcept nogil:
+    # The first n elements from column y0 on: loaded = `row` reduced, on from what it holds of the
+    # `carried` first rows of diff_dst; carry = the `shared` last ones reduced for the next row.
+    cdef const char *rows[ROWS_OF_A_PLANE]
+    cdef double[2][ROWS_OF_A_PLANE] weights
+    cdef const void *both[2]
+    cdef char *dst[2]
+    cdef int add[2]
+    cdef const char *base = row.grads + y0 * job.grads.strides[4]
+    cdef const char *next_base = following.grads + y0 * job.grads.strides[4]
+    cdef Py_ssize_t own = (row.height_count - shared) * row.depth_count, r = 0, count
+    cdef Py_ssize_t end = shared * row.depth_count
+    if row.depth_count * row.height_count == 0:
+        memset(loaded, 0, n * job.size)
+        return
+    both[0], both[1] = &weights[0][0], &weights[1][0]
+    dst[0], dst[1] = loaded, carry
+    add_products(job, row, base, job.load_size, n, carried * row.depth_count, own, carried > 0,
+                 loaded)
+    while r < end:
+        count = min(<Py_ssize_t> ROWS_OF_A_PLANE, end - r)
+        row_products(job.f64, base, job.grads.strides[3], row.height_weights,
+                     job.grads.strides[2], row.depth_weights, row.depth_count, own + r, count,
+                     rows, weights[0])
+        row_products(job.f64, next_base, job.grads.strides[3], following.height_weights,
+                     job.grads.strides[2], row.depth_weights, row.depth_count, r, count, rows,
+                     weights[1])
+        add[0], add[1] = own + r > 0, r > 0
+        add_shared_rows(job.load_dtype, rows, both, count, n, dst, add)
+        r += count
+
+
+cdef void sum_columns_until(const Job *job, const Workspace *space, const Row *row,
+                            Py_ssize_t lanes, Py_ssize_t y0, Py_ssize_t y, Py_ssize_t *x,
+                            Py_ssize_t end, Stage *stage) noexcept nogil:
+    # The result's columns from x[0] on that read no column of diff_dst from y on; x moves along.
+    cdef Py_ssize_t last = x[0], most = max(<Py_ssize_t> 1, PIECE // lanes)
+    while x[0] < end and columns_end(job, x[0]) <= y:
+        while last < min(end, x[0] + most) and columns_end(job, last) <= y:
+            last += 1
+        sum_block(job, space, row, 1, lanes, y0, x[0], last, stage)
+        x[0] = last
+
+
+cdef void run_strip(const Job *job, Workspace *space, Stage *stage, Py_ssize_t n, Py_ssize_t c0,
+                    Py_ssize_t lanes, Py_ssize_t d, Py_ssize_t h0, Py_ssize_t h1, Py_ssize_t x0,
+                    Py_ssize_t x1) noexcept nogil:
+    # Columns x0 <= x < x1 of some rows of the result, which fit the buffers. Each row of diff_dst
+    # is read once for the two rows that it touches: the sum of the second one is begun and carried.
+    cdef Py_ssize_t y0 = job.width.start[x0], y1 = columns_end(job, x1 - 1)
+    cdef Py_ssize_t piece = max(<Py_ssize_t> 1, PIECE // lanes), carried = 0, shared, h, x, y, end
+    cdef Py_ssize_t place
+    cdef Row row, following = result_row(job, n, c0, d, h0)
+    for h in range(h0, h1):
+        row, shared = following, 0
+        if h + 1 < h1:
+            shared = shared_rows(job, h, carried)
+            following = result_row(job, n, c0, d, h + 1)
+        x, y = x0, y0
+        while x < x1:
+            end = min(y + piece, y1)
+            place = (y - y0) * lanes * job.size
+            load_shared(job, &row, &following, carried, shared, y, (end - y) * lanes,
+                        space.loaded + place, space.carried + place)
+            y = end
+            sum_columns_until(job, space, &row, lanes, y0, y, &x, x1, stage)
+        space.loaded, space.carried = space.carried, space.loaded
+        carried = shared
+
+
+cdef void run_rows(const Job *job, const Workspace *space, Stage *stage, Py_ssize_t n,
+                   Py_ssize_t c0, Py_ssize_t lanes, Py_ssize_t d, Py_ssize_t h0, Py_ssize_t h1,
+                   Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
+    # The same row by row: for long products and for columns that lie apart.
+    cdef Row row
+    cdef Py_ssize_t h
+    for h in range(h0, h1):
+        row = result_row(job, n, c0, d, h)
+        resample_rows(job, space, &row, 1, lanes, x0, x1, stage)
+
+
+cdef Py_ssize_t blocks_of(Py_ssize_t extent, Py_ssize_t block) noexcept nogil:
+    return (extent - 1) // block + 1
+
+
+cdef Py_ssize_t split_channels(Job *job, int threads) noexcept nogil:
+    # Cut the rows of the result into images, depths and rows of a task, as large as leave every
+    # thread some: what two tasks touch is read by both. Returns the number of tasks.
+    cdef Py_ssize_t depth = job.depth.extent, height = job.height.extent
+    cdef Py_ssize_t blocks = (blocks_of(job.width.extent, job.task_columns)
+                              * blocks_of(job.channels, job.lanes))
+    cdef Py_ssize_t parts = 1, images
+    if threads > 1:
+        parts = min(max(job.batch * depth * height // ROWS_OF_TASK, <Py_ssize_t> threads),
+                    <Py_ssize_t> TASKS_OF_THREAD * threads)
+        parts = blocks_of(parts, blocks)
+    job.task_images = blocks_of(job.batch, parts)
+    images = blocks_of(job.batch, job.task_images)
+    parts = blocks_of(parts, images)
+    job.task_depths = blocks_of(depth, parts)
+    parts = blocks_of(parts, blocks_of(depth, job.task_depths))
+    job.task_rows = blocks_of(height, parts)
+    return (blocks * images * blocks_of(depth, job.task_depths)
+            * blocks_of(height, job.task_rows))
+
+
+cdef void run_channels(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
+    # Tasks run along columns first, then rows, depths, images and channel blocks.
+    cdef Workspace space = carve(job, memory)
+    cdef Py_ssize_t column_blocks = blocks_of(job.width.extent, job.task_columns)
+    cdef Py_ssize_t row_blocks = blocks_of(job.height.extent, job.task_rows)
+    cdef Py_ssize_t depth_blocks = blocks_of(job.depth.extent, job.task_depths)
+    cdef Py_ssize_t image_blocks = blocks_of(job.batch, job.task_images)
+    cdef Py_ssize_t x0 = task % column_blocks * job.task_columns
+    cdef Py_ssize_t x1 = min(x0 + job.task_columns, job.width.extent)
+    cdef Py_ssize_t h0 = task // column_blocks % row_blocks * job.task_rows
+    cdef Py_ssize_t h1 = min(h0 + job.task_rows, job.height.extent)
+    cdef Py_ssize_t block = task // column_blocks // row_blocks
+    cdef Py_ssize_t d0 = block % depth_blocks * job.task_depths
+    cdef Py_ssize_t d1 = min(d0 + job.task_depths, job.depth.extent)
+    cdef Py_ssize_t n0 = block // depth_blocks % image_blocks * job.task_images
+    cdef Py_ssize_t n1 = min(n0 + job.task_images, job.batch), n
+    cdef Py_ssize_t c0 = block // depth_blocks // image_blocks * job.lanes
+    cdef Py_ssize_t lanes = min(job.lanes, job.channels - c0), end, d, h, last
+    cdef bint shares = (job.longest_product <= MAX_PRODUCTS
+                        and job.grads.strides[1] == job.load_size
+                        and job.grads.strides[4] == lanes * job.load_size)
+    cdef Stage stage
+    stage.buffer, stage.dst, stage.bytes = space.summed, NULL, 0
+    stage.capacity = min(space.rows - space.summed - 64, 2 * PIECE * job.size + 64)
+    while x0 < x1:
+        end = block_end(job, x0, x1)
+        for n in range(n0, n1):
+            # Some rows of all depths: planes that touch two of these are still in cache.
+            for block in range(blocks_of(h1 - h0, job.rows_in_cache)):
+                h = h0 + block * job.rows_in_cache
+                last = min(h + job.rows_in_cache, h1)
+                for d in range(d0, d1):
+                    if shares and end > x0:
+                        run_strip(job, &space, &stage, n, c0, lanes, d, h, last, x0, end)
+                    else:
+                        run_rows(job, &space, &stage, n, c0, lanes, d, h, last, x0,
+                                 max(end, x0 + 1))
+        x0 = max(end, x0 + 1)
+    flush(&stage, stage.bytes)
