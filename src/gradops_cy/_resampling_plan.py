@@ -62,10 +62,9 @@ _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
 # Bytes of a cache in which rows stay that several rows of the result touch.
 _CACHE_BYTES = 1 << 20
-# Bytes of a result from which on it is stored past the caches, where as many follow each other as
-# _STREAMED_RUN; and the elements, in the type that computes, gathered to do so.
+# Bytes of a result from which on it is stored past the caches; and the elements, in the type that
+# computes, gathered to do so.
 _STREAM_BYTES = 1 << 23
-_STREAMED_RUN = 1 << 12
 _STAGE_ELEMENTS = 2048
 # Bytes of a diff_dst, more than a second-level cache holds, from which on the kernel of widths
 # fetches rows before it sums them, about so many bytes ahead; if what a row of the result is the
@@ -202,13 +201,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             ahead = -(-_AHEAD_BYTES * rows // dst_bytes)
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
-        run = min(columns, problem.src[2]) * lanes * itemsize
-        streams = (
-            streams
-            and kernel == "channels"
-            and run >= _STREAMED_RUN
-            and (lanes == 1 or lanes == problem.channels)
-        )
+        streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
 
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)
