@@ -29,7 +29,13 @@ FAMILIES = {  # the sources that each family's shims include
         "weights",
         "probe",
     ),
-    "resampling": ("resampling", "resampling_channels", "resampling_planes", "resampling_width"),
+    "resampling": (
+        "resampling",
+        "resampling_passes",
+        "resampling_channels",
+        "resampling_planes",
+        "resampling_width",
+    ),
 }
 
 # One set of kernel sources, compiled once per instruction-set tier.

@@ -66,9 +66,10 @@ _CACHE_BYTES = 1 << 20
 # computes, gathered to do so.
 _STREAM_BYTES = 1 << 23
 _STAGE_ELEMENTS = 2048
-# Bytes of a diff_dst, more than a second-level cache holds, from which on the kernel of widths
-# fetches rows before it sums them, about so many bytes ahead; if what a row of the result is the
-# first to touch is worth the trouble, and the first-level cache can hold it besides what is summed.
+# Bytes of a diff_dst, more than a second-level cache holds, from which on rows are fetched before
+# they are summed. The kernel of widths fetches about so many bytes ahead, if what a row of the
+# result is the first to touch is worth the trouble, and the first-level cache can hold it besides
+# what is summed.
 _FETCH_BYTES = 1 << 21
 _AHEAD_BYTES = 4096
 _FEWEST_FRESH, _MOST_FRESH = 1 << 10, 3 << 12
@@ -202,6 +203,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
+        ahead = _kernels.THEMSELVES if kernel == "channels" and dst_bytes >= _FETCH_BYTES else 0
 
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)

@@ -162,9 +162,10 @@ static void add_contiguous_rows(int dtype, const char *const *row, const void *w
 
 /* Contiguous rows for two results: dst[i][j] (+)= sum_r weight[i][r] * row_r[j], j < n and r < rows. */
 static void add_shared_rows(int dtype, const char *const *row, const void *const *weight,
-                            ptrdiff_t rows, ptrdiff_t n, char *const *dst, const int *add) {
+                            ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, char *const *dst,
+                            const int *add) {
 #define ADD(type, dtype)                                                                           \
-    add_shared_of_##type(dtype, row, (const void *)weight, rows, n, (void *)dst, add)
+    add_shared_of_##type(dtype, row, (const void *)weight, rows, fetched, n, (void *)dst, add)
     if (dtype == F64) ADD(f64, F64);
     else if (dtype == F32) ADD(f32, F32);
     else if (dtype == F16) ADD(f32, F16);

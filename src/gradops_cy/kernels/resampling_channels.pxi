@@ -58,7 +58,7 @@ cdef void load_shared(const Job *job, const Row *row, const Row *following, Py_s
                      job.grads.strides[2], row.depth_weights, row.depth_count, r, count, rows,
                      weights[1])
         add[0], add[1] = own + r > 0, r > 0
-        add_shared_rows(job.load_dtype, rows, both, count, n, dst, add)
+        add_shared_rows(job.load_dtype, rows, both, count, job.ahead, n, dst, add)
         r += count
 
 
@@ -66,10 +66,15 @@ cdef void sum_columns_until(const Job *job, const Workspace *space, const Row *r
                             Py_ssize_t lanes, Py_ssize_t y0, Py_ssize_t y, Py_ssize_t *x,
                             Py_ssize_t end, Stage *stage) noexcept nogil:
     # The result's columns from x[0] on that read no column of diff_dst from y on; x moves along.
-    cdef Py_ssize_t last = x[0], most = max(<Py_ssize_t> 1, PIECE // lanes)
-    while x[0] < end and columns_end(job, x[0]) <= y:
-        while last < min(end, x[0] + most) and columns_end(job, last) <= y:
-            last += 1
+    cdef Py_ssize_t first = x[0], middle, last, most = max(<Py_ssize_t> 1, PIECE // lanes)
+    while first < end:  # the first column that does read some, by bisection
+        middle = (first + end) // 2
+        if columns_end(job, middle) <= y:
+            first = middle + 1
+        else:
+            end = middle
+    while x[0] < end:
+        last = min(x[0] + most, end)
         sum_block(job, space, row, 1, lanes, y0, x[0], last, stage)
         x[0] = last
 
@@ -96,7 +101,8 @@ cdef void run_strip(const Job *job, Workspace *space, Stage *stage, Py_ssize_t n
                         space.loaded + place, space.carried + place)
             y = end
             sum_columns_until(job, space, &row, lanes, y0, y, &x, x1, stage)
-        space.loaded, space.carried = space.carried, space.loaded
+        if shared:
+            space.loaded, space.carried = space.carried, space.loaded
         carried = shared
 
 

@@ -81,7 +81,8 @@ INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *wei
 /* The same for two results that share the rows, each of which is read once. Pointers and weights are
  * copied: what is stored could change them, and they would be loaded again for every block. */
 INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *const *weight,
-                                ptrdiff_t rows, ptrdiff_t n, REAL *const *dst, int add, int add_next) {
+                                ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, REAL *const *dst,
+                                int add, int add_next) {
     ptrdiff_t size = element_size(dtype), step = 2 * LANES * size, j = 0;
     const char *src[ROWS_OF_A_PLANE];
     VEC w[ROWS_OF_A_PLANE], w_next[ROWS_OF_A_PLANE];
@@ -100,7 +101,7 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
         for (ptrdiff_t r = 0; r < rows; r++)
             for (int v = 0; v < 2; v++) {
                 LOAD_PAIR(dtype, src[r] + j * size + v * step, part);
-                prefetch_ahead(src[r] + j * size + v * step, step);
+                if (fetched) prefetch_ahead(src[r] + j * size + v * step, step);
                 for (int i = 0; i < 2; i++) {
                     HOLD_VECTOR(part[i]);
                     sum[2 * v + i] += w[r] * part[i];
@@ -126,13 +127,17 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
 
 /* The counts of whole scales are constants here too, and whether there is something to go on from. */
 INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *const *weight,
-                                ptrdiff_t rows, ptrdiff_t n, REAL *const *dst, const int *add) {
+                                ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, REAL *const *dst,
+                                const int *add) {
+    #define ADD(rows, add, add_next)                                                                   \
+    NAME(add_shared_in)(dtype, row, weight, rows, fetched, n, dst, add, add_next)
     int goes_on = add[0] && !add[1];
-    if (goes_on && rows == 2) NAME(add_shared_in)(dtype, row, weight, 2, n, dst, 1, 0);
-    else if (goes_on && rows == 4) NAME(add_shared_in)(dtype, row, weight, 4, n, dst, 1, 0);
-    else if (goes_on && rows == 8) NAME(add_shared_in)(dtype, row, weight, 8, n, dst, 1, 0);
-    else if (add[1] && rows == 8) NAME(add_shared_in)(dtype, row, weight, 8, n, dst, 1, 1);
-    else NAME(add_shared_in)(dtype, row, weight, rows, n, dst, add[0], add[1]);
+    if (goes_on && rows == 2) ADD(2, 1, 0);
+    else if (goes_on && rows == 4) ADD(4, 1, 0);
+    else if (goes_on && rows == 8) ADD(8, 1, 0);
+    else if (add[1] && rows == 8) ADD(8, 1, 1);
+    else ADD(rows, add[0], add[1]);
+#undef ADD
 }
 
 /* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, or added
