@@ -12,7 +12,7 @@
 # often enough for prefetchers to bridge.
 
 cdef enum:
-    PIECE = 2048         # elements of a row that are reduced, and then summed, while in cache
+    PIECE = 2048         # elements of a row that are summed at a time
     ROWS_OF_TASK = 8     # of the result, and tasks of a thread, where there are enough of them
     TASKS_OF_THREAD = 4
 
@@ -85,7 +85,9 @@ cdef void run_strip(const Job *job, Workspace *space, Stage *stage, Py_ssize_t n
     # Columns x0 <= x < x1 of some rows of the result, which fit the buffers. Each row of diff_dst
     # is read once for the two rows that it touches: the sum of the second one is begun and carried.
     cdef Py_ssize_t y0 = job.width.start[x0], y1 = columns_end(job, x1 - 1)
-    cdef Py_ssize_t piece = max(<Py_ssize_t> 1, PIECE // lanes), carried = 0, shared, h, x, y, end
+    # Of more than are stored, twice as many are loaded at a time: longer streams.
+    cdef Py_ssize_t most = 2 * PIECE if x1 - x0 <= y1 - y0 else PIECE
+    cdef Py_ssize_t piece = max(<Py_ssize_t> 1, most // lanes), carried = 0, shared, h, x, y, end
     cdef Py_ssize_t place
     cdef Row row, following = result_row(job, n, c0, d, h0)
     for h in range(h0, h1):

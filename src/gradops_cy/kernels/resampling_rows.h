@@ -138,7 +138,8 @@ INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *c
     #define ADD(rows, add, add_next)                                                                   \
     NAME(add_shared_in)(dtype, row, weight, rows, fetched, n, dst, add, add_next)
     int goes_on = add[0] && !add[1];
-    if (goes_on && rows == 2) ADD(2, 1, 0);
+    if (rows == 1 && !add[0] && !add[1]) ADD(1, 0, 0);
+    else if (goes_on && rows == 2) ADD(2, 1, 0);
     else if (goes_on && rows == 4) ADD(4, 1, 0);
     else if (goes_on && rows == 8) ADD(8, 1, 0);
     else if (add[1] && rows == 8) ADD(8, 1, 1);
