@@ -131,3 +131,17 @@ def test_results_stored_past_the_caches(monkeypatch, dtype, channels, data_forma
         results.append(out)
     np.testing.assert_array_equal(results[0], results[1])
     assert (np.moveaxis(results[1], axis, 0)[shape[axis] :] == 7).all()
+
+
+def test_remembered_tables_are_few(monkeypatch):
+    # The oldest go; a plan that the caller holds keeps its own.
+    monkeypatch.setattr(_interpolation_call, "_forms", {})
+    monkeypatch.setattr(_interpolation_call, "_KEPT_BYTES", 60_000)
+    plan = gradops_cy.interpolate_backward_plan((1, 3000, 16), (1, 6000, 16), mode="linear")
+    held = plan._form.plan("channels")
+    for extent in (1000, 1001, 5000):
+        grad = np.ones((1, 2 * extent, 16), np.float32)
+        gradops_cy.interpolate_backward((1, extent, 16), grad, mode="linear")
+    kept = [len(form.plans) for form in _interpolation_call._forms.values()]
+    assert kept == [0, 1, 0]
+    assert plan._form.plan("channels") is held

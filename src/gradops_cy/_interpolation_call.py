@@ -26,9 +26,10 @@ MODES: dict[str, Mode] = {
 # What the definitions allow, of which the rest is an extension.
 PAGE_MODES = ("nearest", "linear", "bilinear", "trilinear")
 
-# Forms that are remembered, and the bytes of tables up to which one keeps its plans.
+# Forms that are remembered, and the bytes of tables that these keep altogether: the table of a long
+# axis takes as long to make as its use. Plans that the caller holds keep theirs.
 _REMEMBERED = 32
-_KEPT_BYTES = 1 << 19
+_KEPT_BYTES = 1 << 25
 
 _INTEGER = frozenset((int,))
 _SCALARS = frozenset((type(None), bool, int, float, str))
@@ -111,8 +112,9 @@ class Form:
         if plan is None:
             # Two threads may come here at once: both plan the same.
             plan = _resampling_plan.build(self.problem, innermost)
-            if plan.tables_bytes <= _KEPT_BYTES:
+            with _forms_lock:
                 self.plans[innermost] = plan
+                _make_room()
         return plan
 
 
@@ -129,6 +131,17 @@ def _remember(key: object, form: Form) -> None:
         if len(_forms) >= _REMEMBERED:
             del _forms[next(iter(_forms))]
         _forms[key] = form
+
+
+def _make_room() -> None:
+    """Let remembered forms drop their plans, the oldest first, until the others' are few enough."""
+    room = _KEPT_BYTES
+    for form in reversed(_forms.values()):
+        size = sum(plan.tables_bytes for plan in form.plans.values())
+        if size > room:
+            form.plans.clear()
+        else:
+            room -= size
 
 
 def _key(values: tuple[object, ...]) -> tuple[object, ...] | None:
