@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_choice as choice
-from gradops_cy import _convolution_plan as plans
 from gradops_cy import _isa
+from tests import forced
 from tests.cases import conv_cases, layer, sequence
 from tests.test_convolution_plans import plan_of
 
@@ -54,29 +53,23 @@ def in_format(name, data_format, outputs_first=True):
 
 
 @pytest.fixture
-def forced(monkeypatch):
+def everywhere(monkeypatch):
     """Read pairs wherever that is possible."""
-    choose = choice.choose_kernel
 
-    def pairs(problem, layout, tiles, exact_halo):
-        if problem.dtype == 2 and not exact_halo:
-            return choice.PAIRS
-        return choose(problem, layout, tiles, exact_halo)
+    def pairs(problem, exact_halo):
+        return choice.PAIRS if problem.dtype == 2 and not exact_halo else None
 
-    monkeypatch.setattr(choice, "choose_kernel", pairs)
-    plans.plan_for.cache_clear()
-    yield
-    plans.plan_for.cache_clear()
+    yield from forced.kernel(monkeypatch, pairs)
 
 
 @every_case
 @every_format
 @every_order
-def test_layers(forced, name, data_format, outputs_first):
+def test_layers(everywhere, name, data_format, outputs_first):
     replace(in_format(name, data_format, outputs_first), batch=2).check(accumulate=True)
 
 
-def test_any_convolution(forced):
+def test_any_convolution(everywhere):
     @given(case=conv_cases())
     def check(case):
         replace(case, dtype="bf16").check()
@@ -86,34 +79,15 @@ def test_any_convolution(forced):
 
 @every_case
 @every_format
-def test_cuts_do_not_change_a_bit(forced, monkeypatch, name, data_format):
-    case = in_format(name, data_format)
-    arrays = case.formatted(*case.arrays())
-    whole = case.call(*arrays, num_threads=1)
-    monkeypatch.setattr(blocks, "TASK_FLOP", 1)
-    monkeypatch.setattr(plans, "THREAD_FLOP", 1)
-    for workspace in (1 << 10, 1 << 14, 1 << 16, 1 << 20):
-        monkeypatch.setattr(blocks, "WORKSPACE", workspace)
-        for threads in (1, 3):
-            plans.plan_for.cache_clear()
-            assert case.call(*arrays, num_threads=threads).tobytes() == whole.tobytes()
+def test_cuts_do_not_change_a_bit(everywhere, monkeypatch, name, data_format):
+    forced.assert_cuts_do_not_change_a_bit(monkeypatch, in_format(name, data_format))
 
 
 @every_case
 @every_format
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_what_is_not_finite_reaches_what_it_touches(forced, name, data_format, value):
-    case = in_format(name, data_format)
-    arrays = case.arrays()
-    for array in arrays:
-        where = tuple(extent // 2 for extent in array.shape)
-        kept, array[where] = array[where], value
-        result = case.ncx(case.call(*case.formatted(*arrays))).astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            exact, _ = case.exact(*arrays)
-        np.testing.assert_array_equal(np.isfinite(result), np.isfinite(exact))
-        np.testing.assert_array_equal(np.isnan(result), np.isnan(exact))
-        array[where] = kept
+def test_what_is_not_finite_reaches_what_it_touches(everywhere, name, data_format, value):
+    forced.assert_value_reaches_what_it_touches(in_format(name, data_format), value)
 
 
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])

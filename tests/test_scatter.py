@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_choice as choice
-from gradops_cy import _convolution_plan as plans
+from tests import forced
 from tests.cases import conv_cases, layer
 from tests.tolerances import DTYPES
 
@@ -25,27 +24,21 @@ FIRST = {
 
 
 @pytest.fixture
-def forced(monkeypatch):
+def everywhere(monkeypatch):
     """Compute every convolution that is not transposed by SCATTER."""
-    choose = choice.choose_kernel
-
-    def scatter(problem, *rest):
-        return choose(problem, *rest) if problem.transposed else choice.SCATTER
-
-    monkeypatch.setattr(choice, "choose_kernel", scatter)
-    plans.plan_for.cache_clear()
-    yield
-    plans.plan_for.cache_clear()
+    yield from forced.kernel(
+        monkeypatch, lambda problem, _: None if problem.transposed else choice.SCATTER
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 @pytest.mark.parametrize("name", FIRST)
-def test_layers(forced, name, data_format, dtype):
+def test_layers(everywhere, name, data_format, dtype):
     replace(FIRST[name], dtype=dtype, data_format=data_format, batch=2).check(accumulate=True)
 
 
-def test_any_convolution(forced):
+def test_any_convolution(everywhere):
     @given(case=conv_cases())
     def check(case):
         case.check()
@@ -56,20 +49,12 @@ def test_any_convolution(forced):
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 @pytest.mark.parametrize("name", FIRST)
-def test_cuts_do_not_change_a_bit(forced, monkeypatch, name, data_format, dtype):
+def test_cuts_do_not_change_a_bit(everywhere, monkeypatch, name, data_format, dtype):
     case = replace(FIRST[name], dtype=dtype, data_format=data_format)
-    arrays = case.formatted(*case.arrays())
-    whole = case.call(*arrays, num_threads=1)
-    monkeypatch.setattr(blocks, "TASK_FLOP", 1)
-    monkeypatch.setattr(plans, "THREAD_FLOP", 1)
-    for workspace in (1 << 10, 1 << 14, 1 << 16, 1 << 20):
-        monkeypatch.setattr(blocks, "WORKSPACE", workspace)
-        for threads in (1, 3):
-            plans.plan_for.cache_clear()
-            assert case.call(*arrays, num_threads=threads).tobytes() == whole.tobytes()
+    forced.assert_cuts_do_not_change_a_bit(monkeypatch, case)
 
 
-def test_weights_that_are_not_finite_meet_no_padding(forced):
+def test_weights_that_are_not_finite_meet_no_padding(everywhere):
     case = layer("3-16-9-3-1-1")
     dy, weights = case.formatted(*case.arrays())
     weights[0] = np.inf

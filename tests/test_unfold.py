@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_choice as choice
-from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_taps as taps
 from gradops_cy import _isa
+from tests import forced
 from tests.cases import conv_cases, layer, sequence
 from tests.test_convolution_plans import plan_of
 
@@ -51,28 +50,23 @@ def in_format(name, data_format):
 
 
 @pytest.fixture
-def forced(monkeypatch):
+def everywhere(monkeypatch):
     """Unfold wherever that is possible."""
-    choose = choice.choose_kernel
 
-    def unfold(problem, layout, tiles, exact_halo):
-        if problem.dtype == 2 and prod(taps.out_steps(problem)) == 1 and not exact_halo:
-            return choice.UNFOLD
-        return choose(problem, layout, tiles, exact_halo)
+    def unfold(problem, exact_halo):
+        able = problem.dtype == 2 and prod(taps.out_steps(problem)) == 1
+        return choice.UNFOLD if able and not exact_halo else None
 
-    monkeypatch.setattr(choice, "choose_kernel", unfold)
-    plans.plan_for.cache_clear()
-    yield
-    plans.plan_for.cache_clear()
+    yield from forced.kernel(monkeypatch, unfold)
 
 
 @every_case
 @every_format
-def test_layers(forced, name, data_format):
+def test_layers(everywhere, name, data_format):
     replace(in_format(name, data_format), batch=2).check(accumulate=True)
 
 
-def test_any_convolution(forced):
+def test_any_convolution(everywhere):
     @given(case=conv_cases())
     def check(case):
         replace(case, dtype="bf16").check()
@@ -82,35 +76,15 @@ def test_any_convolution(forced):
 
 @every_case
 @every_format
-def test_cuts_do_not_change_a_bit(forced, monkeypatch, name, data_format):
-    case = in_format(name, data_format)
-    arrays = case.formatted(*case.arrays())
-    whole = case.call(*arrays, num_threads=1)
-    monkeypatch.setattr(blocks, "TASK_FLOP", 1)
-    monkeypatch.setattr(plans, "THREAD_FLOP", 1)
-    for workspace in (1 << 10, 1 << 14, 1 << 16, 1 << 20):
-        monkeypatch.setattr(blocks, "WORKSPACE", workspace)
-        for threads in (1, 3):
-            plans.plan_for.cache_clear()
-            assert case.call(*arrays, num_threads=threads).tobytes() == whole.tobytes()
+def test_cuts_do_not_change_a_bit(everywhere, monkeypatch, name, data_format):
+    forced.assert_cuts_do_not_change_a_bit(monkeypatch, in_format(name, data_format))
 
 
 @every_case
 @every_format
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_what_is_not_finite_reaches_what_it_touches(forced, name, data_format, value):
-    case = in_format(name, data_format)
-    arrays = case.arrays()
-    for array in arrays:
-        where = tuple(extent // 2 for extent in array.shape)
-        kept, array[where] = array[where], value
-        result = case.ncx(case.call(*case.formatted(*arrays))).astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            exact, _ = case.exact(*arrays)
-        assert 0 < np.isfinite(exact).sum() < exact.size
-        np.testing.assert_array_equal(np.isfinite(result), np.isfinite(exact))
-        np.testing.assert_array_equal(np.isnan(result), np.isnan(exact))
-        array[where] = kept
+def test_what_is_not_finite_reaches_what_it_touches(everywhere, name, data_format, value):
+    forced.assert_value_reaches_what_it_touches(in_format(name, data_format), value)
 
 
 @every_format

@@ -1,0 +1,47 @@
+"""Kernels that are chosen whatever the scores say, and what holds for all of them."""
+
+import numpy as np
+
+from gradops_cy import _convolution_blocks as blocks
+from gradops_cy import _convolution_choice as choice
+from gradops_cy import _convolution_plan as plans
+
+
+def kernel(monkeypatch, wanted):
+    """Yield while `wanted(problem, exact_halo)` says the kernel, or None for what is chosen."""
+    choose = choice.choose_kernel
+
+    def forced(problem, layout, tiles, exact_halo):
+        found = wanted(problem, exact_halo)
+        return choose(problem, layout, tiles, exact_halo) if found is None else found
+
+    monkeypatch.setattr(choice, "choose_kernel", forced)
+    plans.plan_for.cache_clear()
+    yield
+    plans.plan_for.cache_clear()
+
+
+def assert_cuts_do_not_change_a_bit(monkeypatch, case):
+    arrays = case.formatted(*case.arrays())
+    whole = case.call(*arrays, num_threads=1)
+    monkeypatch.setattr(blocks, "TASK_FLOP", 1)
+    monkeypatch.setattr(plans, "THREAD_FLOP", 1)
+    for workspace in (1 << 10, 1 << 14, 1 << 16, 1 << 20):
+        monkeypatch.setattr(blocks, "WORKSPACE", workspace)
+        for threads in (1, 3):
+            plans.plan_for.cache_clear()
+            assert case.call(*arrays, num_threads=threads).tobytes() == whole.tobytes()
+
+
+def assert_value_reaches_what_it_touches(case, value):
+    """Put an infinity or a NaN into the middle of each array, and nothing else may change."""
+    arrays = case.arrays()
+    for array in arrays:
+        where = tuple(extent // 2 for extent in array.shape)
+        kept, array[where] = array[where], value
+        result = case.ncx(case.call(*case.formatted(*arrays))).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            exact, _ = case.exact(*arrays)
+        np.testing.assert_array_equal(np.isfinite(result), np.isfinite(exact))
+        np.testing.assert_array_equal(np.isnan(result), np.isnan(exact))
+        array[where] = kept
