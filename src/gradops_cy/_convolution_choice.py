@@ -234,14 +234,14 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo
     across = max(width / up(width, lanes), height * width / up(flat, lanes))
     # A tile of few rows loads more than it multiplies.
     rows = min(inputs, max(tiles.shapes.values()))
-    # Positions that read every other entry go through a window sorted by residues.
-    phases = 0.6 if problem.transposed and problem.strides[2] > 1 else 1.0
     # The window of COLUMNS passes through the second-level cache once more, and so do its results
     # unless it writes them in place.
     passes = 0.8 if _whole_rows(problem, layout) and width >= 2 * lanes else 0.7
+    if passes < 0.8 and problem.transposed and problem.strides[2] > 1:
+        passes *= 0.6  # its window is sorted by residues
     scores = {
         ROWS: inputs / up(inputs, lanes) * (1 if last else move),
-        COLUMNS: passes * phases * across * rows / (rows + 1) * (move if last else 1),
+        COLUMNS: passes * across * rows / (rows + 1) * (move if last else 1),
     }
     if problem.groups > 1 and inputs < lanes and (direct or not zero_first):
         few = prod(counts[1:]) <= 256 or prod(out_steps) > 1
