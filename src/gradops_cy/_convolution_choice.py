@@ -231,7 +231,9 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo
     move = products * inputs / (products * inputs + 1.5) * sums / (sums + 1.5)
     _, height, width = counts = _convolution_taps.counts(problem)
     flat = height * (width + problem.kernel[2] // out_steps[2])
-    across = max(width / up(width, lanes), height * width / up(flat, lanes))
+    # Tiles of one vector load more than they multiply.
+    in_rows = (0.8 if width <= lanes else 1.0) * width / up(width, lanes)
+    across = max(in_rows, height * width / up(flat, lanes))
     # A tile of few rows loads more than it multiplies.
     rows = min(inputs, max(tiles.shapes.values()))
     # The window of COLUMNS passes through the second-level cache once more, and so do its results
