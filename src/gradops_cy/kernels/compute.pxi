@@ -239,6 +239,25 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
         block_begin = end
 
 
+cdef inline bint row_outside(const Work *work, const Task *task, const Py_ssize_t *tap,
+                             Py_ssize_t jd, Py_ssize_t jh) noexcept nogil:
+    return (source_of(&work.axis[0], task.start[0], tap[0], jd) < 0
+            or source_of(&work.axis[1], task.start[1], tap[1], jh) < 0)
+
+
+cdef void trim_taps(const Work *work, const Task *task, const Py_ssize_t *residue, Py_ssize_t jd,
+                    Py_ssize_t jh, Py_ssize_t *low, Py_ssize_t *high) noexcept nogil:
+    """Leave out the first and the last taps of a class that read rows outside: zeros."""
+    low[0], high[0] = 0, residue[4] - residue[3]
+    if work.b.flatten:
+        return
+    while low[0] < high[0] and row_outside(work, task, work.tap + 3 * (residue[3] + low[0]), jd, jh):
+        low[0] += 1
+    while low[0] < high[0] and row_outside(work, task, work.tap + 3 * (residue[3] + high[0] - 1),
+                                           jd, jh):
+        high[0] -= 1
+
+
 cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                         Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                         const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
@@ -249,7 +268,6 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     stored cannot be loaded at once. Without a window the last tile of a unit begins early enough
     to end with it.
     """
-    cdef Py_ssize_t taps = residue[4] - residue[3]
     cdef Py_ssize_t kc = window_pitch(work, chunk)
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
@@ -260,7 +278,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef Py_ssize_t end = unit if work.b.windowed else count[2]
     cdef Py_ssize_t limit = 2 * AMX_ROWS if work.b.windowed or end >= 2 * AMX_ROWS else AMX_ROWS
     cdef Py_ssize_t rows = unit_rows(work, count)
-    cdef Py_ssize_t jd, jh, j, at, i, height
+    cdef Py_ssize_t jd, jh, j, at, i, height, low, high
     cdef Py_ssize_t step[3]
     cdef Py_ssize_t out_step[3]
     cdef const Py_ssize_t *block
@@ -275,6 +293,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     for jd in range(count[0]):
         for jh in range(rows):
             unit_source = source + jd * step[0] + jh * step[1]
+            trim_taps(work, task, residue, jd, jh, &low, &high)
             j = 0
             while j < end:
                 height = 2 if end - j > AMX_ROWS and limit > AMX_ROWS else 1
@@ -285,7 +304,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                 for i in range(block_begin, block_end):
                     block = work.block + 4 * i
                     weights = panel_of(work, group, block, first, block[2] * AMX_COLUMNS, s)
-                    weights += work.window_size * residue[3] * kc * block[2] * AMX_COLUMNS
+                    weights += work.window_size * (residue[3] + low) * kc * block[2] * AMX_COLUMNS
                     if work.b.direct:
                         target = s.result + buffer * 2 * AMX_ROWS * c_pitch
                         buffer = 1 - buffer
@@ -293,12 +312,13 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         target = c + ((jd * rows + jh) * unit + at) * c_step
                         target += (block[0] - work.block[4 * task.block_begin]) * c_channel
                     if first_channels:
-                        run_pairs(block[2], height, stream, taps, kc, weights,
-                                  unit_source + at * step[2], work.b.pair_pitch, offset, target,
-                                  c_pitch, more)
+                        run_pairs(block[2], height, stream, high - low, kc, weights,
+                                  unit_source + at * step[2], work.b.pair_pitch, offset + low,
+                                  target, c_pitch, more)
                     else:
-                        run_amx(height, block[2], stream, taps, kc, unit_source + at * step[2],
-                                step[2], offset, weights, target, c_pitch, more)
+                        run_amx(height, block[2], stream, high - low, kc,
+                                unit_source + at * step[2], step[2], offset + low, weights, target,
+                                c_pitch, more)
                     if work.b.direct:
                         store_pending(work, count, &pending, out_step)
                         pending.first, pending.positions = j, min(limit, end - j)
