@@ -167,15 +167,14 @@ def choose(given: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
         windowed = not (kernel in (ROWS, SCATTER) and reads)
         direct = kernel == ROWS and writes and problem.input_channels % tiles.lanes == 0
     if kernel == COLUMNS:
-        direct = _whole_rows(problem, layout) and not layout.accumulate
+        direct = plain and _whole_rows(problem, layout) and not layout.accumulate
     if kernel == AMX:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0
         reads = layout.diff_dst_channels_last and problem is given
         windowed = not (reads and _reads_tiles(problem, work))
     if kernel == PAIRS:
-        writes = layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
-        direct = writes and len(work.taps) > 0
+        direct = _whole_rows(problem, layout) and len(work.taps) > 0
     return Choice(
         given,
         problem,
@@ -194,8 +193,7 @@ def choose(given: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
 
 def _whole_rows(problem: ConvProblem, layout: Layout) -> bool:
     """Whether a vector of neighbouring positions is a vector of diff_src."""
-    plain = problem.dtype in (0, 3)
-    return plain and layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
+    return layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
 
 
 def _reads_tiles(problem: ConvProblem, work: Taps) -> bool:
@@ -238,7 +236,8 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo
     rows = min(inputs, max(tiles.shapes.values()))
     # The window of COLUMNS passes through the second-level cache once more, and so do its results
     # unless it writes them in place.
-    passes = 0.8 if _whole_rows(problem, layout) and width >= 2 * lanes else 0.7
+    whole_rows = _whole_rows(problem, layout)
+    passes = 0.8 if whole_rows and problem.dtype in (0, 3) and width >= 2 * lanes else 0.7
     if passes < 0.8 and problem.transposed and problem.strides[2] > 1:
         passes *= 0.6  # its window is sorted by residues
     scores = {
@@ -264,8 +263,7 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo
                 # A window sorted by residues, of as many entries for each position.
                 products = prod(problem.kernel) * up(inputs, AMX_COLUMNS) / 400
                 scores[AMX] *= products / (products + (prod(problem.strides) - 1) / 5)
-        rows = layout.diff_src_rows and out_steps[2] == 1
-        if rows and not last and not layout.diff_dst_channels_last:
+        if whole_rows and not last and not layout.diff_dst_channels_last:
             scores[PAIRS] = scores[AMX] * _convolution_pairs.gain(problem, AMX_COLUMNS, AMX_K)
     best = max(scores, key=lambda kernel: scores[kernel])
     # The kernels that can leave out products with padding.

@@ -31,7 +31,7 @@ from gradops_cy._convolution_choice import (
     Choice,
 )
 from gradops_cy._convolution_problem import Triple
-from gradops_cy._rounding import even, up
+from gradops_cy._rounding import even, odd, up
 
 
 def resized(block: Triple, axis: int, extent: int) -> Triple:
@@ -166,8 +166,7 @@ class Cut:
         if choice.tiled and self.direct:
             return 2 * AMX_COLUMNS
         if choice.kernel == PAIRS:
-            # An odd number of lines, which spreads the rows of a tile over the sets of the caches.
-            return (self.result_positions // AMX_ROWS | 1) * AMX_ROWS
+            return odd(self.result_positions, AMX_ROWS)
         if choice.over_groups:
             return up(self.task_groups * choice.problem.input_channels, choice.lanes)
         splits = self.channel_splits

@@ -6,15 +6,12 @@ from math import prod
 
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._convolution_taps import out_steps
-from gradops_cy._rounding import up
+from gradops_cy._rounding import odd, up
 
 
 def pitch(entries: int) -> int:
-    """Return the bytes from pair to pair of a window's segment: whole lines.
-
-    An odd number of them spreads the rows of a tile over the sets of the caches.
-    """
-    return (up(entries * 4, 64) // 64 | 1) * 64
+    """Return the bytes from pair to pair of a window's segment."""
+    return odd(entries * 4, 64)
 
 
 def gain(problem: ConvProblem, columns: int, depth: int) -> float:

@@ -72,7 +72,7 @@ class ConvProblem:
         """
         x, y = list(self.diff_src), list(self.diff_dst)
         for axis in (1, 0)[: min(axes, self.joinable)]:
-            rows = max(n for n in range(1, x[axis] + 1) if n == 1 or _fits(n, x[axis], x[2]))
+            rows = max(n for n in range(1, max(1, ROW // x[2]) + 1) if x[axis] % n == 0)
             x[axis] = y[axis] = x[axis] // rows
             x[2] = y[2] = x[2] * rows
             if x[axis] > 1:
@@ -134,7 +134,3 @@ class ConvProblem:
                 parts += [f"{letter}{a}{value - base}" for a, value in zip(axes, used, strict=True)]
         kind = "deconv" if self.transposed else "conv"
         return f"{kind}:{_arrays.DTYPE_NAMES[self.dtype]}:" + "".join(parts)
-
-
-def _fits(rows: int, extent: int, row: int) -> bool:
-    return extent % rows == 0 and rows * row <= ROW

@@ -5,21 +5,12 @@ cdef enum:
     MOST_PIECES = 16        # of a row
 
 
-cdef inline Py_ssize_t source_of(const Axis *axis, Py_ssize_t start, Py_ssize_t tap,
-                                 Py_ssize_t j) noexcept nogil:
-    """Return the source coordinate that a tap reads for position `start` + j, or -1 outside."""
-    cdef Py_ssize_t y = axis.offset[tap] + (start + j) * axis.in_step
-    return y if 0 <= y < axis.source else -1
-
-
 cdef inline void inside_of(const Work *work, const Task *task, Py_ssize_t tap, Py_ssize_t count,
                            Py_ssize_t *low, Py_ssize_t *high) noexcept nogil:
     """Tell which positions `low` to `high` - 1 of a row find a tap of the last axis inside."""
     cdef const Axis *axis = &work.axis[2]
-    cdef Py_ssize_t y = axis.offset[tap] + task.start[2] * axis.in_step
-    low[0] = min(count, (-y + axis.in_step - 1) // axis.in_step if y < 0 else 0)
-    high[0] = (axis.source - y + axis.in_step - 1) // axis.in_step if y < axis.source else 0
-    high[0] = max(low[0], min(count, high[0]))
+    clip_run(axis.offset[tap] + task.start[2] * axis.in_step, axis.in_step, count, axis.source,
+             low, high)
 
 
 cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,

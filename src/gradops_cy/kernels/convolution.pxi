@@ -241,6 +241,21 @@ cdef inline Py_ssize_t positions(const Axis *axis, Py_ssize_t start, Py_ssize_t 
     return max(0, min(count, axis.block))
 
 
+cdef inline Py_ssize_t source_of(const Axis *axis, Py_ssize_t start, Py_ssize_t tap,
+                                 Py_ssize_t j) noexcept nogil:
+    """Return the source coordinate that a tap reads for position `start` + j, or -1 outside."""
+    cdef Py_ssize_t y = axis.offset[tap] + (start + j) * axis.in_step
+    return y if 0 <= y < axis.source else -1
+
+
+cdef inline void clip_run(Py_ssize_t first, Py_ssize_t step, Py_ssize_t length, Py_ssize_t extent,
+                          Py_ssize_t *low, Py_ssize_t *high) noexcept nogil:
+    """Tell which elements `low` to `high` - 1 of a run lie inside: `step` apart, from `first` on."""
+    low[0] = min(length, (-first + step - 1) // step if first < 0 else 0)
+    high[0] = (extent - first + step - 1) // step if first < extent else 0
+    high[0] = max(low[0], min(length, high[0]))
+
+
 cdef Py_ssize_t class_positions(const Work *work, const Task *task, const Py_ssize_t *residue,
                                 Py_ssize_t *count) noexcept nogil:
     """Count the positions of a residue class in a task on each axis, and return their product."""

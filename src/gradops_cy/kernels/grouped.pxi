@@ -85,11 +85,10 @@ cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const S
         ring.reach[t] = width.offset[t] + task.start[2] * width.in_step
     for r in range(width.runs):
         first, step = width.run[4 * r + 1] + task.start[2] * width.in_step, width.run[4 * r + 3]
-        low = (-first + step - 1) // step if first < 0 else 0
-        high = (width.source - first + step - 1) // step if first < width.source else 0
+        clip_run(first, step, width.run[4 * r + 2], width.source, &low, &high)
         ring.run[3 * r] = width.run[4 * r] + low
         ring.run[3 * r + 1] = first + low * step
-        ring.run[3 * r + 2] = min(width.run[4 * r + 2], high) - low
+        ring.run[3 * r + 2] = high - low
     # What lies outside stays zero; with exact_halo nobody reads it.
     if not work.b.exact_halo:
         memset(ring.rows, 0, ring.slots * ring.row_bytes)

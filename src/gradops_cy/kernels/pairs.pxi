@@ -33,17 +33,14 @@ cdef inline Py_ssize_t segment_place(const Work *work, Py_ssize_t chunk, Py_ssiz
 cdef Py_ssize_t point_stretches(const Work *work, Py_ssize_t start, Stretch *stretch) noexcept nogil:
     """Describe the runs of every row; return how many."""
     cdef const Axis *axis = &work.axis[2]
-    cdef Py_ssize_t r, first, length, step
+    cdef Py_ssize_t r, begin, first, length, step, low, high
     for r in range(axis.runs):
-        first = axis.run[4 * r + 1] + start
+        begin, first = axis.run[4 * r], axis.run[4 * r + 1] + start
         length, step = axis.run[4 * r + 2], axis.run[4 * r + 3]
-        stretch[r].begin = axis.run[4 * r]
-        stretch[r].low = min(length, (-first + step - 1) // step if first < 0 else 0)
-        stretch[r].high = (axis.source - first + step - 1) // step if first < axis.source else 0
-        stretch[r].high = max(stretch[r].low, min(length, stretch[r].high)) + stretch[r].begin
-        stretch[r].at = (first + stretch[r].low * step) * work.diff_dst.stride[4]
-        stretch[r].low += stretch[r].begin
-        stretch[r].end = stretch[r].begin + length
+        clip_run(first, step, length, axis.source, &low, &high)
+        stretch[r].begin, stretch[r].end = begin, begin + length
+        stretch[r].low, stretch[r].high = begin + low, begin + high
+        stretch[r].at = (first + low * step) * work.diff_dst.stride[4]
         stretch[r].step = step * work.diff_dst.stride[4]
     return axis.runs
 

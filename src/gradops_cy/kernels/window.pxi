@@ -112,9 +112,7 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
     for r in range(axis.runs):
         entry, first = axis.run[4 * r], axis.run[4 * r + 1] + start
         length, step = axis.run[4 * r + 2], axis.run[4 * r + 3]
-        low = min(length, (-first + step - 1) // step if first < 0 else 0)
-        high = (axis.source - first + step - 1) // step if first < axis.source else 0
-        high = max(low, min(length, high))
+        clip_run(first, step, length, axis.source, &low, &high)
         clear_entries(dst + entry * entry_pitch * size, channel_pitch, entry_pitch, low, channels,
                       size)
         if high > low:
