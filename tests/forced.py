@@ -8,12 +8,12 @@ from gradops_cy import _convolution_plan as plans
 
 
 def kernel(monkeypatch, wanted):
-    """Yield while `wanted(problem, exact_halo)` says the kernel, or None for what is chosen."""
+    """Yield while `wanted(problem, assumed)` says the kernel, or None for what is chosen."""
     choose = choice.choose_kernel
 
-    def forced(problem, layout, tiles, exact_halo):
-        found = wanted(problem, exact_halo)
-        return choose(problem, layout, tiles, exact_halo) if found is None else found
+    def forced(problem, layout, tiles, assumed):
+        found = wanted(problem, assumed)
+        return choose(problem, layout, tiles, assumed) if found is None else found
 
     monkeypatch.setattr(choice, "choose_kernel", forced)
     plans.plan_for.cache_clear()

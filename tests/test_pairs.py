@@ -56,8 +56,8 @@ def in_format(name, data_format, outputs_first=True):
 def everywhere(monkeypatch):
     """Read pairs wherever that is possible."""
 
-    def pairs(problem, exact_halo):
-        return choice.PAIRS if problem.dtype == 2 and not exact_halo else None
+    def pairs(problem, assumed):
+        return choice.PAIRS if problem.dtype == 2 and not assumed else None
 
     yield from forced.kernel(monkeypatch, pairs)
 

@@ -53,9 +53,9 @@ def in_format(name, data_format):
 def everywhere(monkeypatch):
     """Unfold wherever that is possible."""
 
-    def unfold(problem, exact_halo):
+    def unfold(problem, assumed):
         able = problem.dtype == 2 and prod(taps.out_steps(problem)) == 1
-        return choice.UNFOLD if able and not exact_halo else None
+        return choice.UNFOLD if able and not assumed else None
 
     yield from forced.kernel(monkeypatch, unfold)
 

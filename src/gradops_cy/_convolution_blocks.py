@@ -27,7 +27,7 @@ from gradops_cy._convolution_problem import Triple
 from gradops_cy._rounding import up
 
 # One task's window and results should stay in a core's second-level cache.
-WORKSPACE = 1 << 20
+WORKSPACE = 3 << 19
 # The weights of a channel block that should stay in a core's second-level cache.
 PANEL = 1 << 18
 # Enough positions to use a weight panel well while it is in cache.
@@ -71,7 +71,7 @@ def _panel_chunk(choice: Choice) -> int:
         unit = choice.lanes * choice.size
         widest = choice.tiles.rows_nv * unit
     elif choice.tiled:
-        unit = AMX_COLUMNS * 2
+        unit = AMX_COLUMNS * choice.factor_size
         widest = 2 * unit
     else:
         return outputs
@@ -164,7 +164,7 @@ def _split_channels(whole: Cut) -> Cut:
 
 def _weights_bytes(whole: Cut) -> int:
     choice = whole.choice
-    return whole.group_panel * (2 if choice.amx else choice.size)
+    return whole.group_panel * choice.factor_size
 
 
 def _spread_bytes(whole: Cut) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from gradops_cy import (
     _convolution_grouped,
     _convolution_pairs,
     _convolution_scatter,
+    _convolution_split,
     _convolution_taps,
     _convolution_unfold,
     _isa,
@@ -47,6 +49,14 @@ def _tiles(f64: bool) -> Tiles:
     return Tiles(*KERNELS.tile_shapes(f64))
 
 
+class Assumed(IntEnum):
+    """What a plan takes for granted of the values. Whatever breaks it takes the next plan."""
+
+    MODERATE = 0  # what bfloat16 parts of them sum up to is finite
+    FINITE = 1  # the weights are
+    NOTHING = 2
+
+
 class Layout(NamedTuple):
     """What the arrays' strides allow."""
 
@@ -64,10 +74,10 @@ class Choice:
     given: ConvProblem
     problem: ConvProblem  # the one given, or what unfolding it leaves
     layout: Layout
-    exact_halo: bool
+    assumed: Assumed
     tiles: Tiles
     kernel: int
-    amx: bool  # bfloat16 tiles multiply
+    parts: int  # of bfloat16, that AMX tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
     direct: bool  # diff_src is written without scratch
     zero_first: bool
@@ -93,6 +103,26 @@ class Choice:
     def size(self) -> int:
         """Bytes of the type that sums."""
         return 8 if self.problem.dtype == 3 else 4
+
+    @property
+    def factor_size(self) -> int:
+        """Bytes of what is multiplied."""
+        return 2 * self.parts or self.size
+
+    @property
+    def amx(self) -> bool:
+        """Whether AMX tiles multiply."""
+        return self.parts > 0
+
+    @property
+    def exact_halo(self) -> bool:
+        """Whether products with padding are left out: there are weights of which zero makes NaN."""
+        return self.assumed == Assumed.NOTHING
+
+    @property
+    def otherwise(self) -> Assumed:
+        """What may be assumed of values that break what this plan assumes."""
+        return Assumed.FINITE if self.parts > 1 else Assumed.NOTHING
 
     @property
     def out_steps(self) -> Triple:
@@ -145,16 +175,16 @@ class Choice:
         return axis_of(axes[number], problem.diff_src[number], problem.diff_dst[number], block)
 
 
-def choose(given: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
+def choose(given: ConvProblem, layout: Layout, assumed: Assumed) -> Choice:
     """Choose the kernel and decide what it reads and writes without scratch."""
     tiles = _tiles(given.dtype == 3)
-    kernel = choose_kernel(given, layout, tiles, exact_halo)
+    kernel = choose_kernel(given, layout, tiles, assumed)
+    parts = amx_parts(given, layout, tiles, assumed)
     problem = given
     if kernel == UNFOLD:
         problem, kernel = _convolution_unfold.product(given), AMX
     zero_first = _convolution_taps.zero_first(problem)
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
-    has_amx = problem.dtype == 2 and tiles.has_amx
     plain = problem.dtype in (0, 3)
     # Taps of few channels are summed in one run, which a window makes of them.
     short = problem.output_channels < tiles.lanes and problem.kernel[2] > 1
@@ -164,14 +194,15 @@ def choose(given: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
         direct = layout.diff_dst_channels_last and layout.diff_src_channels_last
         windowed = not direct
     else:
-        windowed = not (kernel in (ROWS, SCATTER) and reads)
+        in_place = kernel == ROWS or (kernel == SCATTER and not parts)
+        windowed = not (in_place and reads)
         direct = kernel == ROWS and writes and problem.input_channels % tiles.lanes == 0
     if kernel == COLUMNS:
         direct = plain and _whole_rows(problem, layout) and not layout.accumulate
     if kernel == AMX:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0
-        reads = layout.diff_dst_channels_last and problem is given
+        reads = layout.diff_dst_channels_last and problem is given and parts == 1
         windowed = not (reads and _reads_tiles(problem, work))
     if kernel == PAIRS:
         direct = _whole_rows(problem, layout) and len(work.taps) > 0
@@ -179,16 +210,30 @@ def choose(given: ConvProblem, layout: Layout, exact_halo: bool) -> Choice:
         given,
         problem,
         layout,
-        exact_halo,
+        assumed,
         tiles,
         kernel,
-        amx=has_amx and kernel in (AMX, PAIRS, SCATTER),
+        parts=parts if kernel in (AMX, PAIRS, SCATTER) else 0,
         windowed=windowed,
         direct=direct,
         zero_first=zero_first,
         counts=_convolution_taps.counts(problem),
         work=work,
     )
+
+
+def amx_parts(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: Assumed) -> int:
+    """Return how many bfloat16 parts of an element AMX may multiply; 0 where it may not."""
+    if not tiles.has_amx or problem.dtype not in _convolution_split.PARTS:
+        return 0
+    parts = _convolution_split.PARTS[problem.dtype]
+    if parts > 1:
+        # What a result was added to cannot be computed again.
+        again = assumed == Assumed.MODERATE and not layout.accumulate
+        tile = AMX_ROWS, AMX_COLUMNS, AMX_K
+        if not again or not _convolution_split.pays(problem, tiles.lanes, tile):
+            return 0
+    return parts
 
 
 def _whole_rows(problem: ConvProblem, layout: Layout) -> bool:
@@ -211,7 +256,7 @@ def _reads_tiles(problem: ConvProblem, work: Taps) -> bool:
     )
 
 
-def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo: bool) -> int:
+def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: Assumed) -> int:
     """Weigh the kernels by the share of lanes at work and by the cost of changing layout."""
     last, lanes = layout.diff_src_channels_last, tiles.lanes
     direct = last and layout.diff_dst_channels_last
@@ -240,31 +285,31 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, exact_halo
     passes = 0.8 if whole_rows and problem.dtype in (0, 3) and width >= 2 * lanes else 0.7
     if passes < 0.8 and problem.transposed and problem.strides[2] > 1:
         passes *= 0.6  # its window is sorted by residues
-    scores = {
-        ROWS: inputs / up(inputs, lanes) * (1 if last else move),
-        COLUMNS: passes * across * rows / (rows + 1) * (move if last else 1),
-    }
-    if problem.groups > 1 and inputs < lanes and (direct or not zero_first):
+    parts = amx_parts(problem, layout, tiles, assumed)
+    rate = _convolution_split.RATES[parts] if parts else 1.0
+    scores = {}
+    if parts < 2:
+        scores[ROWS] = inputs / up(inputs, lanes) * (1 if last else move)
+        scores[COLUMNS] = passes * across * rows / (rows + 1) * (move if last else 1)
+    if parts < 2 and problem.groups > 1 and inputs < lanes and (direct or not zero_first):
         few = prod(counts[1:]) <= 256 or prod(out_steps) > 1
         scores[GROUPED] = _convolution_grouped.score(problem, lanes, direct, few, move)
-    amx = problem.dtype == 2 and tiles.has_amx
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
-        scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, amx)
-    if amx:
-        # About eight times the float32 rate, on whole tiles.
+        scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
+    if parts:
         whole = inputs / up(inputs, AMX_COLUMNS) * outputs / up(outputs, AMX_K)
-        scores[AMX] = 8 * whole * (1 if last else move)
+        scores[AMX] = rate * whole * (1 if last else move)
         if GROUPED in scores:  # much of each group's time is not spent in tiles
             scores[AMX] *= 0.7
-        if prod(problem.kernel) > 1 and prod(out_steps) == 1:
+        if parts == 1 and prod(problem.kernel) > 1 and prod(out_steps) == 1:
             share = _convolution_unfold.score(problem, (AMX_COLUMNS, AMX_K))
-            scores[UNFOLD] = 8 * share * (1 if last else move)
+            scores[UNFOLD] = rate * share * (1 if last else move)
             if outputs % AMX_K or not layout.diff_dst_channels_last:
                 # A window sorted by residues, of as many entries for each position.
                 products = prod(problem.kernel) * up(inputs, AMX_COLUMNS) / 400
                 scores[AMX] *= products / (products + (prod(problem.strides) - 1) / 5)
-        if whole_rows and not last and not layout.diff_dst_channels_last:
+        if parts == 1 and whole_rows and not (last or layout.diff_dst_channels_last):
             scores[PAIRS] = scores[AMX] * _convolution_pairs.gain(problem, AMX_COLUMNS, AMX_K)
     best = max(scores, key=lambda kernel: scores[kernel])
     # The kernels that can leave out products with padding.
-    return ROWS if exact_halo and best not in (GROUPED, SCATTER) else best
+    return ROWS if assumed == Assumed.NOTHING and best not in (GROUPED, SCATTER) else best

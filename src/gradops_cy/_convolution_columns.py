@@ -14,11 +14,17 @@ def flattens(choice: Choice, width: int) -> bool:
     """Return whether rows of a plane run into each other."""
     if not choice.windowed:
         return False
-    height, step = min(choice.counts[1], 16), _step(choice)
+    height = min(choice.counts[1], 16)
     joined = (height - 1) * choice.axis(2, width).window + width
-    saved = up(width, step) * height / up(joined, step)
+    saved = _cost(choice, width) * height / _cost(choice, joined)
     # Rows by themselves begin with whole lines, which load faster.
     return saved > (1.1 if choice.kernel == PAIRS else 1) and choice.counts[1] > 1
+
+
+def _cost(choice: Choice, positions: int) -> float:
+    """Return how many vectors or tiles a unit takes; a tile alone loads as many weights as two."""
+    steps = -(-positions // _step(choice))
+    return steps + (steps % 2 / 2 if choice.parts > 1 else 0)
 
 
 def unit(choice: Choice, flatten: bool, height: int, width: int) -> int:

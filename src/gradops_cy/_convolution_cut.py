@@ -219,11 +219,12 @@ class Cut:
             16 * max(need.channels, need.sums),
             min(16, need.channels) * max(source.window, source.extent),
             min(16, need.sums) * width * step,
+            2 * AMX_K * source.window if choice.parts > 1 else 0,
             17 * streams * (width + 1) + choice.lanes if streams > 1 else 0,
         )
         sizes = {
             "zero_bytes": need.zeros * size,
-            "window_bytes": need.window * (2 if choice.amx else size),
+            "window_bytes": need.window * choice.factor_size,
             "entry_bytes": need.entries * size,
             "result_bytes": need.results * size,
             "pointer_bytes": need.pointers * 8,
@@ -232,11 +233,11 @@ class Cut:
             "packing_bytes": 0,
         }
         if self.packs_in_tasks:
-            unit = {ROWS: choice.lanes * size, AMX: AMX_COLUMNS * 2}[choice.panel_kernel]
+            lanes = {ROWS: choice.lanes, AMX: AMX_COLUMNS}[choice.panel_kernel]
             rows = up(self.chunk, AMX_K) if choice.amx else self.chunk
             taps = 1 if choice.kernel == SCATTER else len(choice.taps)
-            sizes["panel_bytes"] = taps * rows * self.widest * unit
-            sizes["packing_bytes"] = KERNELS.pack_staging(taps)
+            sizes["panel_bytes"] = taps * rows * self.widest * lanes * choice.factor_size
+            sizes["packing_bytes"] = KERNELS.pack_staging(taps, choice.parts)
         return {name: up(value, 64) for name, value in sizes.items()}
 
     @property

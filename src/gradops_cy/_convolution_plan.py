@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -35,6 +34,7 @@ from gradops_cy._convolution_choice import (
     KERNELS,
     ROWS,
     SCATTER,
+    Assumed,
     Layout,
     choose,
 )
@@ -83,18 +83,21 @@ class Plan:
     layout : Layout
     num_threads : int
         Only how the work is cut depends on it.
-    exact_halo : bool
-        Leave out products with padding instead of multiplying by zero: for weights that hold
-        NaN or Inf.
+    assumed : Assumed
+        What is taken for granted of the values: what computes them finds out.
     """
 
     def __init__(
-        self, problem: ConvProblem, layout: Layout, num_threads: int, exact_halo: bool = False
+        self,
+        problem: ConvProblem,
+        layout: Layout,
+        num_threads: int,
+        assumed: Assumed = Assumed.MODERATE,
     ) -> None:
         self.problem = problem
         joined = problem.joined(layout.joins)
         self._joined = joined != problem
-        self.choice = choose(joined, layout, exact_halo)
+        self.choice = choose(joined, layout, assumed)
         self.cut = _convolution_blocks.cut(self.choice, num_threads)
         self.num_threads = max(1, min(num_threads, self.cut.tasks, problem.flop // THREAD_FLOP))
         self.packs_in_tasks = self.cut.packs_in_tasks
@@ -147,7 +150,7 @@ class Plan:
             "flatten": int(cut.flatten),
             "exact_halo": int(choice.exact_halo),
             "interleave": int(cut.interleave),
-            "amx": int(choice.amx),
+            "parts": choice.parts,
             "unfold": cut.unfold,
             "groups": self.problem.groups,
             "task_groups": cut.task_groups,
@@ -192,7 +195,7 @@ class Plan:
         rows = self.problem.groups
         if choice.over_groups:
             rows = len(choice.taps) * self.problem.output_channels
-        return max(rows * self.cut.group_panel * (2 if choice.amx else choice.size), 64)
+        return max(rows * self.cut.group_panel * choice.factor_size, 64)
 
     @cached_property
     def _scratch_bytes(self) -> int:
@@ -201,7 +204,8 @@ class Plan:
     @cached_property
     def _pack_staging(self) -> int:
         """Return the bytes that packing needs besides the panels."""
-        return int(self.num_threads * KERNELS.pack_staging(len(self._panel_tables[0])))
+        taps = len(self._panel_tables[0])
+        return int(self.num_threads * KERNELS.pack_staging(taps, self.choice.parts))
 
     # -- execution -------------------------------------------------------------------------
 
@@ -214,34 +218,49 @@ class Plan:
         return weights
 
     def pack(self, weights: Array, packed: Array) -> bool:
-        """Pack the (groups, O, I, D, H, W) view of the weights; tell whether all are finite."""
+        """Pack (groups, O, I, D, H, W) weights; tell whether they are as assumed."""
         staging = _take(self._pack_staging)
         weights = self._packable(weights)
-        finite: bool = self._program.pack(weights, packed, staging, self.num_threads)
+        fine: bool = self._program.pack(weights, packed, staging, self.num_threads)
         _give(staging)
-        return finite
+        return fine or self.choice.assumed == Assumed.NOTHING
 
-    def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> None:
-        """Compute diff_src from (N, C, D, H, W) views and packed weights."""
+    def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> bool:
+        """Compute diff_src from (N, C, D, H, W) views and packed weights.
+
+        Return whether diff_dst is as assumed. If not, diff_src is to be computed by another plan.
+        """
         if self._clears:
             diff_src[...] = 0
         diff_dst, diff_src = self._rows(diff_dst), self._rows(diff_src)
         scratch = _take(self._scratch_bytes)
         accumulate = self.choice.layout.accumulate
-        self._program.run(diff_dst, packed, diff_src, scratch, self.num_threads, accumulate)
+        fine: bool = self._program.run(
+            diff_dst, packed, diff_src, scratch, self.num_threads, accumulate
+        )
         _give(scratch)
+        return fine
 
-    def run_packing(self, diff_dst: Array, weights: Array, diff_src: Array) -> bool:
-        """Compute diff_src, packing on the way; tell whether all weights are finite."""
+    def execute(self, diff_dst: Array, weights: Array, diff_src: Array) -> bool:
+        """Pack and run; tell whether all values are as assumed."""
+        if self.packs_in_tasks:
+            return self._run_packing(diff_dst, weights, diff_src)
+        packed = _take(self.packed_bytes)
+        fine = self.pack(weights, packed) and self.run(diff_dst, packed, diff_src)
+        _give(packed)
+        return fine
+
+    def _run_packing(self, diff_dst: Array, weights: Array, diff_src: Array) -> bool:
+        """Compute diff_src, each task packing what it alone uses of the weights."""
         if self._clears:
             diff_src[...] = 0
         diff_dst, diff_src = self._rows(diff_dst), self._rows(diff_src)
         scratch = _take(self._scratch_bytes)
-        finite: bool = self._program.run_packing(
+        fine: bool = self._program.run_packing(
             diff_dst, self._packable(weights), diff_src, scratch, self.num_threads
         )
         _give(scratch)
-        return finite
+        return fine
 
     def _rows(self, tensor: Array) -> Array:
         """Return a tensor in the plan's rows: a view, the layout says."""
@@ -257,6 +276,8 @@ class Plan:
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
         if choice.amx:
             tile = f"{2 * AMX_ROWS} x {2 * AMX_COLUMNS} x {AMX_K}"
+            if choice.parts > 1:
+                tile += f" of {choice.parts} parts"
         splits = f"{len(choice.residues)} residue classes, {cut.channel_splits} channel ranges"
         reads = "a window of taps side by side" if choice.unfolds else "a packed window"
         scratch = f"{cut.scratch_bytes} bytes of scratch a thread"
@@ -275,9 +296,9 @@ class Plan:
 
 
 @lru_cache(maxsize=128)
-def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, exact_halo: bool) -> Plan:
+def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, assumed: Assumed) -> Plan:
     """Return the plan of a problem; the cache is bounded and holds tables, never weights."""
-    return Plan(problem, layout, num_threads, exact_halo)
+    return Plan(problem, layout, num_threads, assumed)
 
 
 # Finding a plan compares its layout by identity.
@@ -309,24 +330,15 @@ def _joins(tensor: Array) -> int:
 
 
 def prepare(
-    problem: ConvProblem,
-    layout: Layout,
-    num_threads: int,
-    weights: Array,
-    take: Callable[[int], Array] | None = None,
+    problem: ConvProblem, layout: Layout, num_threads: int, weights: Array, assumed: Assumed
 ) -> tuple[Plan, Array]:
-    """Return the plan that suits the (g, O, I, D, H, W) weights, and the weights packed for it.
-
-    Into memory of their own, or what `take` returns.
-    """
-    take = take or aligned_bytes
-    plan = plan_for(problem, layout, num_threads, False)
-    packed = take(plan.packed_bytes)
-    if not plan.pack(weights, packed):
-        plan = plan_for(problem, layout, num_threads, True)
-        packed = take(plan.packed_bytes)
-        plan.pack(weights, packed)
-    return plan, packed
+    """Return the first plan that suits the (g, O, I, D, H, W) weights, and them packed for it."""
+    while True:
+        plan = plan_for(problem, layout, num_threads, assumed)
+        packed = aligned_bytes(plan.packed_bytes)
+        if plan.pack(weights, packed):
+            return plan, packed
+        assumed = plan.choice.otherwise
 
 
 def execute(
@@ -340,9 +352,6 @@ def execute(
 ) -> None:
     """Plan, pack and run, on (N, C, D, H, W) tensors and (g, O, I, D, H, W) weights."""
     arranged = layout_of(problem, diff_dst, diff_src, accumulate)
-    plan = plan_for(problem, arranged, num_threads, False)
-    if plan.packs_in_tasks and plan.run_packing(diff_dst, weights, diff_src):
-        return
-    plan, packed = prepare(problem, arranged, num_threads, weights, _take)
-    plan.run(diff_dst, packed, diff_src)
-    _give(packed)
+    plan = plan_for(problem, arranged, num_threads, Assumed.MODERATE)
+    while not plan.execute(diff_dst, weights, diff_src):
+        plan = plan_for(problem, arranged, num_threads, plan.choice.otherwise)

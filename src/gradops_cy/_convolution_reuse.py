@@ -12,11 +12,12 @@ import numpy as np
 from gradops_cy import _arrays, _attributes, _convolution_plan, _threads
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_call import ConvAttributes, FormOf
-from gradops_cy._convolution_choice import Layout
+from gradops_cy._convolution_choice import Assumed, Layout
 from gradops_cy._convolution_plan import Plan
 
-# The weights as given, and for every layout and number of threads met so far their plan and panels.
-_State = tuple[Array, dict[tuple[Layout, int], tuple[Plan, Array]]]
+# The weights as given, and their plan and panels for every layout, number of threads and kind of
+# values met so far.
+_State = tuple[Array, dict[tuple[Layout, int, Assumed], tuple[Plan, Array]]]
 
 
 class ConvolutionPlan:
@@ -152,8 +153,8 @@ class ConvolutionPlan:
         form = self._form
         _arrays.check_known(self._op, "weights", weights, form.weights_shape, form.dtype)
         state = self._own(weights)
-        for layout, threads in list(self._state[1]):
-            self._prepare(state, layout, threads)
+        for layout, threads, assumed in list(self._state[1]):
+            self._prepare(state, layout, threads, assumed)
         self._state = state
 
     def _own(self, weights: Array) -> _State:
@@ -176,14 +177,22 @@ class ConvolutionPlan:
             False,
         )
 
-    def _prepare(self, state: _State, layout: Layout, threads: int) -> tuple[Plan, Array]:
+    def _prepare(
+        self,
+        state: _State,
+        layout: Layout,
+        threads: int,
+        assumed: Assumed = Assumed.MODERATE,
+    ) -> tuple[Plan, Array]:
         weights, prepared = state
-        found = prepared.get((layout, threads))
+        found = prepared.get((layout, threads, assumed))
         if found is None:
             # Two threads may come here at once: both pack the same.
             form = self._form
-            found = _convolution_plan.prepare(form.problem, layout, threads, form.weights(weights))
-            prepared[layout, threads] = found
+            found = _convolution_plan.prepare(
+                form.problem, layout, threads, form.weights(weights), assumed
+            )
+            prepared[layout, threads, assumed] = found
         return found
 
     # -- calls -----------------------------------------------------------------------------
@@ -224,8 +233,11 @@ class ConvolutionPlan:
         if form.problem.batch:
             source, target = form.tensor(_arrays.native(diff_dst)), form.tensor(result)
             layout = _convolution_plan.layout_of(form.problem, source, target, add)
-            plan, packed = self._prepare(self._state, layout, self._threads)
-            plan.run(source, packed, target)
+            state, threads = self._state, self._threads
+            plan, packed = self._prepare(state, layout, threads)
+            if not plan.run(source, packed, target):
+                plan, packed = self._prepare(state, layout, threads, plan.choice.otherwise)
+                plan.run(source, packed, target)
         return result
 
     # -- pickling --------------------------------------------------------------------------

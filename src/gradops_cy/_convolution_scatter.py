@@ -90,12 +90,14 @@ def tables(problem: ConvProblem, lanes: int) -> tuple[Array, Array]:
     return runs, np.ascontiguousarray(rows, np.intp)
 
 
-def score(problem: ConvProblem, last: bool, lanes: int, amx: bool) -> float:
-    """Return the share of the arithmetic that does not go to padding, adding and transposing."""
+def score(problem: ConvProblem, last: bool, lanes: int, speed: float) -> float:
+    """Return the share of the arithmetic that does not go to padding, adding and transposing.
+
+    `speed` is the rate of multiplying, of which float32 multiply-adds have 1.
+    """
     outputs, count = problem.output_channels, columns(problem)
     if outputs < 16:
         return 0.0
-    speed = 8 if amx else 1
     # Cycles for a position: products, adds, and with channels apart its way across.
     products = outputs * -(-count // lanes) / 2 / speed
     adds = 5 * count / lanes

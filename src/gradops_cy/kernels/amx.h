@@ -54,22 +54,64 @@ INLINE void amx_store(const int mr, const int nv, char *c, ptrdiff_t c_pitch) {
     if (mr == 2 && nv == 2) _tile_stored(3, c1 + 64, c_pitch);
 }
 
+/* One step along k of mr x nv tiles: tiles 4 and 5 hold a part of a, 6 and 7 one of b. The first
+ * product of parts loads both, the next ones what differs. */
+#define AMX_PRODUCT(pa, pb)                                                                        \
+    do {                                                                                           \
+        _tile_loadd(4, row + 64 * (pa), a_pitch);                                                  \
+        AMX_LOAD_WEIGHTS(6, b + tile * (pb), nv * 64);                                             \
+        AMX_DPBF16(0, 4, 6);                                                                       \
+        if (nv == 2) { AMX_LOAD_WEIGHTS(7, b + tile * (pb) + 64, nv * 64); AMX_DPBF16(1, 4, 7); }  \
+        if (mr == 2) { _tile_loadd(5, row1 + 64 * (pa), a_pitch); AMX_DPBF16(2, 5, 6); }           \
+        if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);                                               \
+    } while (0)
+#define AMX_OTHER_A(pa)                                                                            \
+    do {                                                                                           \
+        _tile_loadd(4, row + 64 * (pa), a_pitch);                                                  \
+        AMX_DPBF16(0, 4, 6);                                                                       \
+        if (nv == 2) AMX_DPBF16(1, 4, 7);                                                          \
+        if (mr == 2) { _tile_loadd(5, row1 + 64 * (pa), a_pitch); AMX_DPBF16(2, 5, 6); }           \
+        if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);                                               \
+    } while (0)
+#define AMX_OTHER_B(pb)                                                                            \
+    do {                                                                                           \
+        AMX_LOAD_WEIGHTS(6, b + tile * (pb), nv * 64);                                             \
+        AMX_DPBF16(0, 4, 6);                                                                       \
+        if (mr == 2) AMX_DPBF16(2, 5, 6);                                                          \
+        if (nv == 2) { AMX_LOAD_WEIGHTS(7, b + tile * (pb) + 64, nv * 64); AMX_DPBF16(1, 4, 7); }  \
+        if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);                                               \
+    } while (0)
+
 /* mr*16 positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[t][k].
- * a: bf16 rows a_pitch bytes apart, offsets in bytes; kc: bf16 of a row that count, a multiple of 32;
- * b: panel [tap][kc/2][nv*16][2]; c: float rows c_pitch bytes apart. */
-INLINE void amx_tile(const int mr, const int nv, const int stream, ptrdiff_t taps, ptrdiff_t kc,
-                     const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
-                     char *c, ptrdiff_t c_pitch, int accumulate) {
+ * a: rows a_pitch bytes apart, [kc/32][part][32], offsets in bytes; kc: a multiple of 32;
+ * b: panel [tap][kc/32][part][16][nv*16][2]; c: float rows c_pitch bytes apart. Of three parts the
+ * products of less than 2**-24 are left out. */
+INLINE void amx_tile(const int parts, const int mr, const int nv, const int stream, ptrdiff_t taps,
+                     ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
+                     const char *b, char *c, ptrdiff_t c_pitch, int accumulate) {
+    const ptrdiff_t tile = 16 * nv * 64;
     amx_load(mr, nv, c, c_pitch, accumulate);
     for (ptrdiff_t t = 0; t < taps; t++) {
-        const char *row = a + offset[t];
-        for (ptrdiff_t k = 0; k < kc; k += 32, row += 64, b += 16 * nv * 64) {
-            _tile_loadd(4, row, a_pitch);
-            AMX_LOAD_WEIGHTS(6, b, nv * 64);
-            AMX_DPBF16(0, 4, 6);
-            if (nv == 2) { AMX_LOAD_WEIGHTS(7, b + 64, nv * 64); AMX_DPBF16(1, 4, 7); }
-            if (mr == 2) { _tile_loadd(5, row + 16 * a_pitch, a_pitch); AMX_DPBF16(2, 5, 6); }
-            if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);
+        const char *row = a + offset[t], *row1 = row + 16 * a_pitch;
+        for (ptrdiff_t k = 0; k < kc; k += 32) {
+            if (parts == 1) {
+                AMX_PRODUCT(0, 0);
+            } else if (parts == 2) {
+                AMX_PRODUCT(0, 1);
+                AMX_OTHER_A(1);
+                AMX_OTHER_B(0);
+                AMX_OTHER_A(0);
+            } else {
+                AMX_PRODUCT(0, 2);
+                AMX_OTHER_B(1);
+                AMX_OTHER_A(1);
+                AMX_OTHER_B(0);
+                AMX_OTHER_A(2);
+                AMX_OTHER_A(0);
+            }
+            row += 64 * parts;
+            row1 += 64 * parts;
+            b += tile * parts;
         }
     }
     amx_store(mr, nv, c, c_pitch);
@@ -77,9 +119,10 @@ INLINE void amx_tile(const int mr, const int nv, const int stream, ptrdiff_t tap
 
 /* mr*16 channels x nv*16 positions: c = sum over taps and k of a[t][channel][k] * b[offset[t]][k]
  * [position]. a: panel [tap][kc/32][mr*16][32]; b: rows of pairs of k, b_pitch bytes apart. */
-INLINE void pair_tile(const int mr, const int nv, const int stream, ptrdiff_t taps, ptrdiff_t kc,
-                      const char *a, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
-                      char *c, ptrdiff_t c_pitch, int accumulate) {
+INLINE void pair_tile(const int parts, const int mr, const int nv, const int stream, ptrdiff_t taps,
+                      ptrdiff_t kc, const char *a, const char *b, ptrdiff_t b_pitch,
+                      const ptrdiff_t *offset, char *c, ptrdiff_t c_pitch, int accumulate) {
+    (void)parts;
     amx_load(mr, nv, c, c_pitch, accumulate);
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row = b + offset[t];
@@ -97,33 +140,38 @@ INLINE void pair_tile(const int mr, const int nv, const int stream, ptrdiff_t ta
     amx_store(mr, nv, c, c_pitch);
 }
 
-#define AMX_BY_SHAPE(name, mr, nv, stream, ...)                                                    \
+#define AMX_BY_SHAPE(name, parts, mr, nv, stream, ...)                                             \
     do {                                                                                           \
-        if (mr == 2 && nv == 2 && stream) name(2, 2, 1, __VA_ARGS__);                              \
-        else if (mr == 2 && nv == 2) name(2, 2, 0, __VA_ARGS__);                                   \
-        else if (mr == 2) name(2, 1, 0, __VA_ARGS__);                                              \
-        else if (nv == 2) name(1, 2, 0, __VA_ARGS__);                                              \
-        else name(1, 1, 0, __VA_ARGS__);                                                           \
+        if (mr == 2 && nv == 2 && stream) name(parts, 2, 2, 1, __VA_ARGS__);                       \
+        else if (mr == 2 && nv == 2) name(parts, 2, 2, 0, __VA_ARGS__);                            \
+        else if (mr == 2) name(parts, 2, 1, 0, __VA_ARGS__);                                       \
+        else if (nv == 2) name(parts, 1, 2, 0, __VA_ARGS__);                                       \
+        else name(parts, 1, 1, 0, __VA_ARGS__);                                                    \
     } while (0)
+#define RUN_AMX(parts)                                                                             \
+    AMX_BY_SHAPE(amx_tile, parts, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch,     \
+                 accumulate)
 
-static void run_amx(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
-                    ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
-                    ptrdiff_t c_pitch, int accumulate) {
-    AMX_BY_SHAPE(amx_tile, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);
+static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
+                    const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
+                    char *c, ptrdiff_t c_pitch, int accumulate) {
+    if (parts == 1) RUN_AMX(1);
+    else if (parts == 2) RUN_AMX(2);
+    else RUN_AMX(3);
 }
 static void run_pairs(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
                       const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
                       ptrdiff_t c_pitch, int accumulate) {
-    AMX_BY_SHAPE(pair_tile, mr, nv, stream, taps, kc, a, b, b_pitch, offset, c, c_pitch, accumulate);
+    AMX_BY_SHAPE(pair_tile, 1, mr, nv, stream, taps, kc, a, b, b_pitch, offset, c, c_pitch, accumulate);
 }
 
 #else
 
 /* Never called: the plan of the other tiers does not choose these kernels. */
-static void run_amx(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
-                    ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
-                    ptrdiff_t c_pitch, int accumulate) {
-    (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)a_pitch, (void)offset;
+static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
+                    const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
+                    char *c, ptrdiff_t c_pitch, int accumulate) {
+    (void)parts, (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)a_pitch, (void)offset;
     (void)b, (void)c, (void)c_pitch, (void)accumulate;
 }
 static void run_pairs(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,

@@ -34,7 +34,7 @@ cdef inline bint has_units(const Work *work) noexcept nogil:
 
 cdef inline Py_ssize_t unit_length(const Work *work, const Py_ssize_t *count) noexcept nogil:
     """Return the positions of a unit, padded to whole vectors or tiles."""
-    cdef Py_ssize_t tile = AMX_ROWS if work.b.amx else work.lanes
+    cdef Py_ssize_t tile = AMX_ROWS if work.b.parts else work.lanes
     cdef Py_ssize_t length = count[2]
     if work.b.flatten:
         length += (count[1] - 1) * work.axis[2].window
@@ -162,33 +162,37 @@ cdef struct Pending:
     Py_ssize_t first        # position of the unit, and how many
     Py_ssize_t positions
     Py_ssize_t channels
-    const char *c
+    char *c
     char *dst               # where the unit's first position goes
 
 
 cdef void store_pending(const Work *work, const Py_ssize_t *count, const Pending *p,
-                        const Py_ssize_t *step) noexcept nogil:
+                        const Py_ssize_t *step, int *fine) noexcept nogil:
     """Round a tile's results into diff_src."""
     cdef Py_ssize_t end = p.first + p.positions
     cdef Py_ssize_t row_pitch = work.axis[2].window if work.b.flatten else end
     cdef Py_ssize_t rows = count[1] if work.b.flatten else 1
     cdef Py_ssize_t pitch = work.b.result_pitch
     cdef Py_ssize_t at = p.first
-    cdef Py_ssize_t row, column, span
+    cdef Py_ssize_t row, column, stop, span, i
+    cdef char *c
     while at < end:
         row, column = at // row_pitch, at % row_pitch
         if row >= rows:
             return
-        span = min(end, (row + 1) * row_pitch) - at
-        if column < count[2] and channels_first(work):
-            store_rows(work.b.dtype, p.c + (at - p.first) * work.size, pitch,
-                       p.dst + row * step[1] + column * step[2], work.diff_src.stride[1],
-                       p.channels, min(span, count[2] - column), work.accumulate)
-        elif column < count[2]:
-            store_rows(work.b.dtype, p.c + (at - p.first) * pitch * work.size, pitch,
-                       p.dst + row * step[1] + column * step[2], step[2],
-                       min(span, count[2] - column), p.channels, work.accumulate)
-        at += span
+        stop = min(end, (row + 1) * row_pitch)
+        span = min(stop - at, count[2] - column)
+        c = p.c + (at - p.first) * result_unit(work)
+        at = stop
+        if span > 0 and channels_first(work):
+            store_rows(work.b.dtype, c, pitch, p.dst + row * step[1] + column * step[2],
+                       work.diff_src.stride[1], p.channels, span, work.accumulate)
+        elif span > 0:
+            if work.b.parts > 1:
+                for i in range(span):
+                    fine[0] &= unsplit(<float *> c + i * pitch, p.channels)
+            store_rows(work.b.dtype, c, pitch, p.dst + row * step[1] + column * step[2], step[2],
+                       span, p.channels, work.accumulate)
 
 
 cdef const char *point_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
@@ -226,7 +230,7 @@ cdef const char *point_tiles(const Work *work, const Task *task, Py_ssize_t grou
 cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                       Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                       const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
-                      const Scratch *s, int more) noexcept nogil:
+                      const Scratch *s, int more, int *fine) noexcept nogil:
     """Compute a residue class with AMX tiles, as many channel blocks at a time as stay in cache."""
     cdef Py_ssize_t taps = residue[4] - residue[3]
     cdef Py_ssize_t panel = taps * window_pitch(work, chunk) * 2 * AMX_COLUMNS * work.window_size
@@ -235,7 +239,7 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
     while block_begin < block_end:
         end = min(block_end, block_begin + blocks)
         compute_tiles(work, task, group, first, chunk, block_begin, end, residue, count, c, s, more,
-                      end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS)
+                      end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS, fine)
         block_begin = end
 
 
@@ -261,7 +265,7 @@ cdef void trim_taps(const Work *work, const Task *task, const Py_ssize_t *residu
 cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                         Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                         const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
-                        const Scratch *s, int more, int stream) noexcept nogil:
+                        const Scratch *s, int more, int stream, int *fine) noexcept nogil:
     """Compute some channel blocks of a residue class; c is [position][channel], or the reverse.
 
     Direct, a tile's results go on to diff_src when the next tile is on its way: what AMX has just
@@ -316,15 +320,15 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                                   unit_source + at * step[2], work.b.pair_pitch, offset + low,
                                   target, c_pitch, more)
                     else:
-                        run_amx(height, block[2], stream, high - low, kc,
+                        run_amx(work.b.parts, height, block[2], stream, high - low, kc,
                                 unit_source + at * step[2], step[2], offset + low, weights, target,
                                 c_pitch, more)
                     if work.b.direct:
-                        store_pending(work, count, &pending, out_step)
+                        store_pending(work, count, &pending, out_step, fine)
                         pending.first, pending.positions = j, min(limit, end - j)
                         pending.channels, pending.c = block[1], target + (j - at) * c_step
                         pending.dst = base + block[0] * work.diff_src.stride[1]
                         pending.dst += jd * out_step[0] + jh * out_step[1]
                 j += limit
     if work.b.direct:
-        store_pending(work, count, &pending, out_step)
+        store_pending(work, count, &pending, out_step, fine)

@@ -42,8 +42,8 @@ cdef extern from "amx.h" nogil:
     int HAVE_AMX
     void amx_begin() noexcept
     void amx_end() noexcept
-    void run_amx(int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc, const char *a,
-                 Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
+    void run_amx(int parts, int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
+                 const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
                  Py_ssize_t c_pitch, int accumulate) noexcept
     void run_pairs(int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc, const char *a,
                    const char *b, Py_ssize_t b_pitch, const Py_ssize_t *offset, char *c,
@@ -93,7 +93,7 @@ cdef struct Blocking:
     int flatten
     int exact_halo
     int interleave
-    int amx             # bf16 tiles multiply
+    int parts           # of bf16, that AMX tiles multiply: more than one for f16 and f32, or 0
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
     Py_ssize_t groups
     Py_ssize_t task_groups
@@ -152,9 +152,10 @@ cdef enum Order:
 cdef struct Weights:
     const char *data
     Py_ssize_t stride[6]            # group, o, i, d, h, w
+    int dtype
     int load_dtype
     int f64
-    int pairs                       # 16-bit elements, k in whole tiles
+    int parts                       # of bf16, k in whole tiles; or 0
     int tiles                       # PAIRS: as the left-hand factor of AMX
     int order
     Py_ssize_t size                 # bytes of an element of the panels
@@ -275,6 +276,7 @@ cdef inline Py_ssize_t result_unit(const Work *work) noexcept nogil:
     return work.size if channels_first(work) else work.b.result_pitch * work.size
 
 
+include "split.pxi"
 include "window.pxi"
 include "pairs.pxi"
 include "unfold.pxi"
@@ -290,7 +292,7 @@ include "scatter.pxi"
 
 cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                           Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
-                          const Scratch *s) noexcept nogil:
+                          const Scratch *s, int *fine) noexcept nogil:
     """Add a chunk's products to the sums of the channel blocks `block_begin` to `block_end` - 1."""
     cdef Py_ssize_t count[3]
     cdef Py_ssize_t used = 0
@@ -309,7 +311,7 @@ cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, 
                             result, s, more)
         elif work.b.kernel == AMX or work.b.kernel == PAIRS:
             compute_amx(work, task, group, first, chunk, block_begin, block_end, residue, count,
-                        result, s, more)
+                        result, s, more, fine)
         else:
             compute_rows(work, task, group, first, chunk, block_begin, block_end, residue, count,
                          result, s, more)
@@ -318,11 +320,11 @@ cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, 
 
 cdef int run_group(const Work *work, const Task *task, Py_ssize_t group,
                    char *scratch) noexcept nogil:
-    """Compute a task's block of one group; return whether weights packed here are not all finite."""
+    """Compute a task's block of one group; return whether something is not as assumed."""
     cdef Scratch s = carve(&work.b, scratch)
     cdef Py_ssize_t first = 0
     cdef Py_ssize_t chunk, i
-    cdef int finite = 1
+    cdef int fine = 1
     while first < work.b.output_channels:
         chunk = min(work.b.chunk, work.b.output_channels - first)
         if work.b.unfold:
@@ -333,22 +335,23 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group,
             pack_window(work, task, group, first, chunk, window_pitch(work, chunk), s.window, s.staging)
         if work.packing != NULL:
             for i in range(task.block_begin, task.block_end):
-                finite &= pack_chunk(work.packing, group, work.packing.block + 4 * i, first, chunk,
-                                     s.panel, s.packing)
-                compute_classes(work, task, group, first, chunk, i, i + 1, &s)
+                fine &= pack_chunk(work.packing, group, work.packing.block + 4 * i, first, chunk,
+                                   s.panel, s.packing)
+                compute_classes(work, task, group, first, chunk, i, i + 1, &s, &fine)
         else:
-            compute_classes(work, task, group, first, chunk, task.block_begin, task.block_end, &s)
+            compute_classes(work, task, group, first, chunk, task.block_begin, task.block_end, &s,
+                            &fine)
         first += chunk
     if not work.b.direct:
-        store_classes(work, task, group, &s)
-    return 1 - finite
+        store_classes(work, task, group, &s, &fine)
+    return 1 - fine
 
 
 cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept nogil:
-    """Return whether the task packed weights that are not all finite."""
+    """Return whether the task met what the plan does not assume."""
     cdef Task task
     cdef Py_ssize_t ranges, split, group, axis
-    cdef int infinite = 0
+    cdef int unfit = 0
     split = number % work.b.channel_splits
     number = number // work.b.channel_splits
     task.block_begin = work.blocks * split // work.b.channel_splits
@@ -367,23 +370,23 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept n
     if work.b.kernel == DEPTHWISE or work.b.kernel == GROUPED:
         run_lanes(work, &task, scratch)
         return 0
-    if work.b.amx:
+    if work.b.parts:
         amx_begin()
     for group in range(task.group, task.group_end):
         if work.b.kernel == SCATTER:
-            infinite |= run_scatter(work, &task, group, scratch)
+            unfit |= run_scatter(work, &task, group, scratch)
         else:
-            infinite |= run_group(work, &task, group, scratch)
-    if work.b.amx:
+            unfit |= run_group(work, &task, group, scratch)
+    if work.b.parts:
         amx_end()
-    return infinite
+    return unfit
 
 
 cdef class Program:
     """The tables of a plan, read once, and what is done with them.
 
-    Tensors are (N, C, D, H, W) views, weights (g, O, I, D, H, W) views. Results of :meth:`pack` and
-    :meth:`run_packing` tell whether all weights are finite.
+    Tensors are (N, C, D, H, W) views, weights (g, O, I, D, H, W) views. The methods tell whether all
+    values are as the plan assumes: weights are finite, and what parts of values sum up to.
     """
 
     cdef Work work
@@ -404,8 +407,8 @@ cdef class Program:
             work.source[axis] = read_axis(sources[axis])
         work.f64 = blocking.dtype == F64
         work.size = compute_size(blocking.dtype)
-        work.window_size = 2 if blocking.amx else work.size
-        work.load_dtype = RAW16 if blocking.amx else blocking.dtype
+        work.window_size = 2 * blocking.parts if blocking.parts else work.size
+        work.load_dtype = RAW16 if blocking.parts == 1 else blocking.dtype
         work.lanes = VECTOR_BYTES // work.size
         work.classes = residues.shape[0]
         work.residue = &residues[0, 0]
@@ -413,8 +416,9 @@ cdef class Program:
         work.taps = taps.shape[0]
         work.blocks = blocks.shape[0]
         work.block = &blocks[0, 0]
-        w.pairs = blocking.amx
+        w.parts = blocking.parts
         w.tiles = blocking.kernel == PAIRS
+        w.dtype = blocking.dtype
         w.load_dtype = work.load_dtype
         w.f64 = work.f64
         w.size = work.window_size
@@ -436,23 +440,23 @@ cdef class Program:
         cdef char *panels = read_bytes(packed, True)
         cdef char *space = read_array(staging, True, 1, &length, &stride)
         cdef Py_ssize_t share = length // num_threads // 64 * 64
-        cdef int infinite = 0
+        cdef int unfit = 0
         cdef int kernel = self.work.b.kernel
         read_weights(weights, &w)
         if kernel == GROUPED or kernel == DEPTHWISE:
             for number in prange(w.taps, nogil=True, schedule="static", num_threads=num_threads):
-                infinite += 1 - pack_lanes(&w, number, panels)
+                unfit += 1 - pack_lanes(&w, number, panels)
         else:
             for number in prange(w.groups * w.blocks, nogil=True, schedule="dynamic",
                                  num_threads=num_threads):
-                infinite += 1 - pack_block(&w, number, panels, space + threadid() * share)
-        return infinite == 0
+                unfit += 1 - pack_block(&w, number, panels, space + threadid() * share)
+        return unfit == 0
 
     def run(self, diff_dst, packed, diff_src, scratch, int num_threads, bint accumulate):
         """Compute diff_src; `scratch` holds `scratch_bytes` for each thread, or more, aligned to 64."""
         cdef Work work = self.work
         work.weights = read_bytes(packed, False)
-        run_all(&work, diff_dst, diff_src, scratch, num_threads, accumulate)
+        return run_all(&work, diff_dst, diff_src, scratch, num_threads, accumulate) == 0
 
     def run_packing(self, diff_dst, weights, diff_src, scratch, int num_threads):
         """Compute diff_src, each task packing what it alone uses of the weights."""
@@ -465,11 +469,11 @@ cdef class Program:
 
 cdef int run_all(Work *work, diff_dst, diff_src, scratch, int num_threads,
                  bint accumulate) except -1:
-    """Run the tasks; return how many met weights that are not finite."""
+    """Run the tasks; return how many met what the plan does not assume."""
     cdef Py_ssize_t task, tasks, axis, ranges
     cdef Py_ssize_t shape[5]
     cdef char *space = read_bytes(scratch, True)
-    cdef int infinite = 0
+    cdef int unfit = 0
     work.diff_dst.data = read_array(diff_dst, False, 5, shape, work.diff_dst.stride)
     work.diff_src.data = read_array(diff_src, True, 5, shape, work.diff_src.stride)
     work.accumulate = accumulate
@@ -478,8 +482,8 @@ cdef int run_all(Work *work, diff_dst, diff_src, scratch, int num_threads,
     for axis in range(3):
         tasks *= work.axis[axis].blocks
     for task in prange(tasks, nogil=True, schedule="dynamic", num_threads=num_threads):
-        infinite += run_task(work, task, space + threadid() * work.b.scratch_bytes)
-    return infinite
+        unfit += run_task(work, task, space + threadid() * work.b.scratch_bytes)
+    return unfit
 
 
 def tile_shapes(bint f64):

@@ -74,7 +74,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
     cdef Py_ssize_t i, r, j, nv, limit, tiles, tile, position
     cdef Py_ssize_t column = 0
     cdef Py_ssize_t here = 0
-    cdef int finite = 1
+    cdef int fine = 1
     for r in range(p.rows):
         source = source_at(work, task, group, p.d, p.h + r, p.w)
         position = r * p.width
@@ -89,27 +89,27 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
     for i in range(work.blocks):
         block = work.block + 4 * i
         nv = block[2]
-        limit = 2 * AMX_ROWS if work.b.amx else tile_rows(nv)
+        limit = 2 * AMX_ROWS if work.b.parts else tile_rows(nv)
         tiles = (total + limit - 1) // limit
         if work.packing != NULL:
-            finite &= pack_chunk(work.packing, group, work.packing.block + 4 * i, 0, outputs,
-                                 s.panel, s.packing)
+            fine &= pack_chunk(work.packing, group, work.packing.block + 4 * i, 0, outputs, s.panel,
+                               s.packing)
             weights = s.panel
         else:
             weights = work.weights + work.window_size * (group * work.b.group_panel + block[3])
         for tile in range(tiles):
-            if work.b.amx:
+            if work.b.parts:
                 fetch_next(work, p, i * tiles + tile, work.blocks * tiles)
                 position = tile * limit
-                run_amx(2 if total - position > AMX_ROWS else 1, nv, 0, 1,
+                run_amx(work.b.parts, 2 if total - position > AMX_ROWS else 1, nv, 0, 1,
                         window_pitch(work, outputs), row[position], pitch, &here, weights,
                         result[position] + column * work.size, c_pitch, 0)
             else:
                 position = total * tile // tiles
                 run_rows(work.f64, total * (tile + 1) // tiles - position, nv, 1, outputs,
                          row + position, total, 0, weights, result + position, column, 0)
-        column += nv * (AMX_COLUMNS if work.b.amx else work.lanes)
-    return finite
+        column += nv * (AMX_COLUMNS if work.b.parts else work.lanes)
+    return fine
 
 
 cdef void scatter_patch(const Work *work, const Box *box, const Patch *p, const char *product,
@@ -168,7 +168,7 @@ cdef void store_box(const Work *work, const Task *task, Py_ssize_t group, const 
 
 cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
                      char *scratch) noexcept nogil:
-    """Compute a task's block of one group; return whether weights packed here are not all finite."""
+    """Compute a task's block of one group; return whether something is not as assumed."""
     cdef Scratch s = carve(&work.b, scratch)
     cdef const Py_ssize_t *last = work.residue + 5 * (work.classes - 1)
     cdef Py_ssize_t low[3]
@@ -177,7 +177,7 @@ cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
     cdef Patch p
     cdef Box box
     cdef char *product
-    cdef int finite = 1
+    cdef int fine = 1
     # Positions that reach the block reach at most the width of the kernel beyond it.
     box.margin = last[0] + last[1] // work.b.input_channels - 1 - work.residue[0]
     for axis in range(3):
@@ -189,7 +189,7 @@ cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
     box.sums = s.result
     product = s.result + work.b.box_bytes
     memset(box.sums, 0, work.b.box_bytes)
-    if work.b.amx and work.b.output_channels % AMX_K:
+    if work.b.parts and work.b.output_channels % AMX_K:
         memset(s.window, 0, work.b.window_bytes)
     for p.d in range(low[0], high[0]):
         p.h = low[1]
@@ -204,9 +204,11 @@ cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
                 p.next = source_at(work, task, group, p.d, p.h, p.w + p.width)
                 if p.w + p.width == high[2]:
                     p.next = source_at(work, task, group, p.d, p.h + p.rows, low[2])
-                finite &= multiply_patch(work, task, group, &p, product, &s)
+                fine &= multiply_patch(work, task, group, &p, product, &s)
                 scatter_patch(work, &box, &p, product, s.pointers)
                 p.w += p.width
             p.h += p.rows
+    if work.b.parts > 1:
+        fine &= unsplit(<float *> box.sums, work.b.box_bytes // work.size)
     store_box(work, task, group, &box, s.staging)
-    return 1 - finite
+    return 1 - fine

@@ -159,18 +159,37 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
         r.streams = r.total = 0
 
 
+cdef int unsplit_class(const Work *work, const Py_ssize_t *count, Py_ssize_t channels,
+                       char *c) noexcept nogil:
+    """Scale the sums of a class back; return whether all are finite."""
+    cdef Py_ssize_t pitch[3]
+    cdef Py_ssize_t jd, jh, jw
+    cdef float *row
+    cdef int fine = 1
+    class_pitch(work, count, pitch)
+    for jd in range(count[0]):
+        for jh in range(count[1]):
+            row = <float *> c + (jd * pitch[0] + jh * pitch[1]) * work.b.result_pitch
+            for jw in range(count[2]):
+                fine &= unsplit(row + jw * work.b.result_pitch, channels)
+    return fine
+
+
 cdef void store_classes(const Work *work, const Task *task, Py_ssize_t group,
-                        const Scratch *s) noexcept nogil:
+                        const Scratch *s, int *fine) noexcept nogil:
     """Store the sums of all classes of a task."""
     cdef Results results
     cdef Py_ssize_t count[3]
     cdef Py_ssize_t used = 0
     cdef Py_ssize_t c
     cdef const Py_ssize_t *residue
+    cdef char *result
     expect_results(work, task, group, &results)
     for c in range(task.class_begin, task.class_end):
         residue = work.residue + 5 * c
         if class_positions(work, task, residue, count):
-            store_class(work, &results, residue, count, s.result + used * result_unit(work),
-                        s.staging)
+            result = s.result + used * result_unit(work)
+            if work.b.parts > 1:
+                fine[0] &= unsplit_class(work, count, results.channels, result)
+            store_class(work, &results, residue, count, result, s.staging)
             used += class_extent(work, count)

@@ -4,6 +4,7 @@
 #   ROWS, COLUMNS   [group][block][chunk][tap][k][width]    a block is one tile's channels
 #   AMX             [group][block][chunk][tap][k/2][width][2]
 #   PAIRS           [group][block][chunk][tap][k/32][width][32]
+#   of parts        see split.pxi
 #   GROUPED, DEPTHWISE    [tap][k][lane]                    lanes over all groups
 
 cdef enum:
@@ -12,6 +13,12 @@ cdef enum:
 cdef extern from "finite.h" nogil:
     int all_finite(int f64, const void *x, Py_ssize_t n) noexcept
     int all_finite_bf16(const unsigned short *x, Py_ssize_t n) noexcept
+
+
+cdef inline Py_ssize_t place_bytes(Py_ssize_t taps) noexcept nogil:
+    """Return the bytes of places and of a strip of rows that is transposed."""
+    cdef Py_ssize_t rows = TRANSPOSE_ROWS * max(taps, PACK_CHANNELS) * sizeof(double)
+    return (taps * sizeof(Py_ssize_t) + rows + 63) // 64 * 64
 
 
 cdef inline const char *tap_data(const Weights *w, Py_ssize_t group, Py_ssize_t t) noexcept nogil:
@@ -204,10 +211,16 @@ cdef int pack_tiles(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
 
 cdef int pack_chunk(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
                     Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
-    """Pack [tap][k][width] of one block; return whether all of it is finite."""
+    """Pack one chunk of one block; return whether all of it is finite.
+
+    Where it is split, what is not shows in the results.
+    """
     if w.tiles:
         return pack_tiles(w, group, block, first, chunk, panel, staging)
-    if w.pairs:
+    if w.parts > 1:
+        split_panel(w, group, block, first, chunk, panel, staging)
+        return 1
+    if w.parts:
         return pack_pairs(w, group, block, first, chunk, panel, staging)
     return pack_panel(w, group, block, first, chunk, panel, staging)
 
@@ -242,7 +255,7 @@ cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed, char *sta
     packed += (group * w.group_panel + block[3]) * w.size
     while first < w.channels:
         chunk = min(w.chunk, w.channels - first)
-        rows = (chunk + AMX_K - 1) // AMX_K * AMX_K if w.pairs else chunk
+        rows = (chunk + AMX_K - 1) // AMX_K * AMX_K if w.parts else chunk
         finite &= pack_chunk(w, group, block, first, chunk, packed, staging)
         packed += w.taps * rows * block[2] * w.size
         first += chunk
@@ -268,8 +281,8 @@ cdef int read_weights(weights, Weights *w) except -1:
     return 0
 
 
-def pack_staging(Py_ssize_t taps):
+def pack_staging(Py_ssize_t taps, int parts):
     """Return the bytes of scratch that packing needs for each thread."""
-    cdef Py_ssize_t place = taps * sizeof(Py_ssize_t)
-    cdef Py_ssize_t rows = TRANSPOSE_ROWS * max(taps, PACK_CHANNELS) * sizeof(double)
-    return (place + rows + taps * 2 * 2 * AMX_COLUMNS * 2 + 127) // 64 * 64
+    # Rows of a panel's width: a pair of bfloat16, or a step of floats that are to be split.
+    cdef Py_ssize_t row = 2 * AMX_COLUMNS
+    return place_bytes(taps) + taps * row * (AMX_K * 4 if parts > 1 else 2 * 2) + 64

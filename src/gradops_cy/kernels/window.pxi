@@ -67,7 +67,9 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
     cdef int size = work.window_size
     cdef Py_ssize_t unit = element_size(dtype)
     cdef Py_ssize_t block, j, i, rows
-    if channels == entry_pitch and channel_stride == unit and src_step == channels * unit:
+    if work.b.parts > 1:
+        split_run(work, src, src_step, dst, entry_pitch, entries, channels, staging)
+    elif channels == entry_pitch and channel_stride == unit and src_step == channels * unit:
         load_row(dtype, src, unit, entries * channels, dst)
     elif channel_pitch == 1 and (channel_stride == unit or entries == 1):
         for j in range(entries):
@@ -106,26 +108,27 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
     cdef const Axis *axis = &work.source[2]
     cdef Py_ssize_t r, entry, first, length, step, low, high
     cdef Py_ssize_t size = work.window_size
+    # Parts alternate: those of some channels have no room of their own.
+    cdef Py_ssize_t cleared = entry_pitch if work.b.parts > 1 else channels
     if src == NULL:
-        clear_entries(dst, channel_pitch, entry_pitch, axis.window, channels, work.window_size)
+        clear_entries(dst, channel_pitch, entry_pitch, axis.window, cleared, size)
         return
     for r in range(axis.runs):
         entry, first = axis.run[4 * r], axis.run[4 * r + 1] + start
         length, step = axis.run[4 * r + 2], axis.run[4 * r + 3]
         clip_run(first, step, length, axis.source, &low, &high)
-        clear_entries(dst + entry * entry_pitch * size, channel_pitch, entry_pitch, low, channels,
-                      size)
+        clear_entries(dst + entry * entry_pitch * size, channel_pitch, entry_pitch, low, cleared, size)
         if high > low:
             pack_run(work, src + (first + low * step) * work.diff_dst.stride[4],
                      step * work.diff_dst.stride[4], dst + (entry + low) * entry_pitch * size,
                      channel_pitch, entry_pitch, high - low, channels, staging)
         clear_entries(dst + (entry + high) * entry_pitch * size, channel_pitch, entry_pitch,
-                      length - high, channels, size)
+                      length - high, cleared, size)
 
 
 cdef inline Py_ssize_t window_pitch(const Work *work, Py_ssize_t chunk) noexcept nogil:
     """Return the elements of a window entry (not for COLUMNS)."""
-    if work.b.amx:
+    if work.b.parts:
         return (chunk + AMX_K - 1) // AMX_K * AMX_K
     return chunk
 
@@ -145,7 +148,7 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef const char *base = x.data + task.image * x.stride[0]
     cdef const char *src
     base += (group * work.b.source_channels + first) * x.stride[1]
-    if work.b.kernel == AMX and pitch > chunk:
+    if work.b.parts == 1 and pitch > chunk:
         memset(window, 0, plane * pitch * size)
     for d in range(depth.window):
         yd = task.start[0] * depth.in_step + depth.entry[d]

@@ -1,0 +1,55 @@
+"""float32 and float16 on AMX: products of bfloat16 parts, and when they pay.
+
+Three parts hold the 24 bits of a float32, two the 11 of a float16. A product of float32 takes six
+of parts, where those below its own rounding are left out, and one of float16 four. Sums are those
+of AMX, in float32.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._convolution_taps import counts
+from gradops_cy._rounding import up
+
+# Parts of an element, by dtype: float32, float16, and bfloat16 is one itself.
+PARTS = {0: 3, 1: 2, 2: 1}
+# How many times as fast as float32 multiply-adds AMX multiplies, by parts.
+RATES = {1: 8.0, 2: 3.3, 3: 2.2}
+# Multiply-adds of the time that it takes to split an element of diff_dst, to bring an element of
+# diff_src back, and to pack one of the weights more than without parts.
+SPLIT, UNSPLIT, PACK = {2: 12, 3: 30}, {2: 6, 3: 12}, 12
+# Taps whose weights are split together.
+MOST_TAPS = 128
+# What AMX on parts has to gain to be chosen.
+GAIN = 1.05
+
+
+def pays(problem: ConvProblem, lanes: int, tile: tuple[int, int, int]) -> bool:
+    """Return whether AMX on parts is faster than multiply-adds.
+
+    Whatever the layout: the bits of a result should not depend on it.
+    """
+    parts = PARTS[problem.dtype]
+    taps, inputs, outputs = prod(problem.kernel), problem.input_channels, problem.output_channels
+    split = SPLIT[parts] * outputs * prod(problem.diff_dst)
+    unsplit = UNSPLIT[parts] * inputs * prod(problem.diff_src)
+    pack = PACK * taps * outputs * inputs
+    rows, columns, depth = tile
+    _, height, width = counts(problem)
+    if taps > 1 and inputs < lanes and not problem.transposed:
+        # The columns of SCATTER, where positions are those of diff_dst and results stay in cache.
+        inputs *= taps
+        split, unsplit = split // 2, 0
+        height, width = 1, prod(problem.diff_dst)
+    elif taps > MOST_TAPS:
+        return False
+    # Rows by themselves, or run into each other.
+    pitch = (width - 1) * (problem.strides[2] if problem.transposed else 1) + problem.kernel[2]
+    tiles = min(height * up(width, rows), up((height - 1) * pitch + width, rows))
+    whole = inputs / up(inputs, columns) * outputs / up(outputs, depth) * height * width / tiles
+    products = problem.flop / 2
+    moves = problem.groups * (problem.batch * (split + unsplit) + pack)
+    other = products / (1.0 if problem.groups > 1 else max(0.7, inputs / up(inputs, lanes)))
+    return GAIN * (products / (RATES[parts] * whole) + moves) < other
