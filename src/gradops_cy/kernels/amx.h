@@ -85,10 +85,11 @@ INLINE void amx_store(const int mr, const int nv, char *c, ptrdiff_t c_pitch) {
 /* mr*16 positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[t][k].
  * a: rows a_pitch bytes apart, [kc/32][part][32], offsets in bytes; kc: a multiple of 32;
  * b: panel [tap][kc/32][part][16][nv*16][2]; c: float rows c_pitch bytes apart. Of three parts the
- * products of less than 2**-24 are left out. */
+ * products of less than 2**-24 are left out. Each step asks for `lines` more from `ahead` on. */
 INLINE void amx_tile(const int parts, const int mr, const int nv, const int stream, ptrdiff_t taps,
                      ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
-                     const char *b, char *c, ptrdiff_t c_pitch, int accumulate) {
+                     const char *b, char *c, ptrdiff_t c_pitch, int accumulate, const char *ahead,
+                     ptrdiff_t lines) {
     const ptrdiff_t tile = 16 * nv * 64;
     amx_load(mr, nv, c, c_pitch, accumulate);
     for (ptrdiff_t t = 0; t < taps; t++) {
@@ -112,6 +113,7 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
             row += 64 * parts;
             row1 += 64 * parts;
             b += tile * parts;
+            for (ptrdiff_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
         }
     }
     amx_store(mr, nv, c, c_pitch);
@@ -150,11 +152,12 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
     } while (0)
 #define RUN_AMX(parts)                                                                             \
     AMX_BY_SHAPE(amx_tile, parts, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch,     \
-                 accumulate)
+                 accumulate, ahead, lines)
 
 static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
                     const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
-                    char *c, ptrdiff_t c_pitch, int accumulate) {
+                    char *c, ptrdiff_t c_pitch, int accumulate, const char *ahead,
+                    ptrdiff_t lines) {
     if (parts == 1) RUN_AMX(1);
     else if (parts == 2) RUN_AMX(2);
     else RUN_AMX(3);
@@ -170,9 +173,10 @@ static void run_pairs(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, 
 /* Never called: the plan of the other tiers does not choose these kernels. */
 static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
                     const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
-                    char *c, ptrdiff_t c_pitch, int accumulate) {
-    (void)parts, (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)a_pitch, (void)offset;
-    (void)b, (void)c, (void)c_pitch, (void)accumulate;
+                    char *c, ptrdiff_t c_pitch, int accumulate, const char *ahead,
+                    ptrdiff_t lines) {
+    (void)parts, (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)a_pitch;
+    (void)offset, (void)ahead, (void)lines, (void)b, (void)c, (void)c_pitch, (void)accumulate;
 }
 static void run_pairs(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
                       const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,

@@ -235,11 +235,20 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef Py_ssize_t taps = residue[4] - residue[3]
     cdef Py_ssize_t panel = taps * window_pitch(work, chunk) * 2 * AMX_COLUMNS * work.window_size
     cdef Py_ssize_t blocks = max(1, AMX_PANELS // max(1, panel))
-    cdef Py_ssize_t end
+    cdef Py_ssize_t end, next
+    cdef const char *ahead
     while block_begin < block_end:
         end = min(block_end, block_begin + blocks)
+        # The next panels come from memory while these are used; after the last, the first ones.
+        ahead = NULL
+        if work.packing == NULL and work.blocks * panel > L2_PANELS:
+            next = end if end < block_end else task.block_begin
+            ahead = panel_of(work, group, work.block + 4 * next, first,
+                             work.block[4 * next + 2] * AMX_COLUMNS, s)
+            ahead += panel // (2 * AMX_COLUMNS) // max(1, taps) * residue[3] * AMX_COLUMNS \
+                * work.block[4 * next + 2]
         compute_tiles(work, task, group, first, chunk, block_begin, end, residue, count, c, s, more,
-                      end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS, fine)
+                      end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS, ahead, fine)
         block_begin = end
 
 
@@ -265,7 +274,8 @@ cdef void trim_taps(const Work *work, const Task *task, const Py_ssize_t *residu
 cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                         Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                         const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
-                        const Scratch *s, int more, int stream, int *fine) noexcept nogil:
+                        const Scratch *s, int more, int stream, const char *ahead,
+                        int *fine) noexcept nogil:
     """Compute some channel blocks of a residue class; c is [position][channel], or the reverse.
 
     Direct, a tile's results go on to diff_src when the next tile is on its way: what AMX has just
@@ -293,6 +303,12 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef char *base = result_place(work, task, group, residue, out_step)
     cdef Pending pending
     cdef int buffer = 0
+    # Every tile asks for its share of what is ahead, as much as it uses itself.
+    cdef Py_ssize_t tiles = count[0] * rows * ((end + limit - 1) // limit)
+    cdef Py_ssize_t lines = AMX_K * work.window_size * 2 * AMX_COLUMNS // 64 // tiles + 1
+    cdef Py_ssize_t fetched = 0
+    if ahead == NULL:
+        lines = 0
     pending.first = pending.positions = 0
     for jd in range(count[0]):
         for jh in range(rows):
@@ -322,7 +338,8 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                     else:
                         run_amx(work.b.parts, height, block[2], stream, high - low, kc,
                                 unit_source + at * step[2], step[2], offset + low, weights, target,
-                                c_pitch, more)
+                                c_pitch, more, ahead + fetched, lines)
+                        fetched += lines * (high - low) * kc // AMX_K * 64
                     if work.b.direct:
                         store_pending(work, count, &pending, out_step, fine)
                         pending.first, pending.positions = j, min(limit, end - j)

@@ -44,7 +44,7 @@ cdef extern from "amx.h" nogil:
     void amx_end() noexcept
     void run_amx(int parts, int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
                  const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
-                 Py_ssize_t c_pitch, int accumulate) noexcept
+                 Py_ssize_t c_pitch, int accumulate, const char *ahead, Py_ssize_t lines) noexcept
     void run_pairs(int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc, const char *a,
                    const char *b, Py_ssize_t b_pitch, const Py_ssize_t *offset, char *c,
                    Py_ssize_t c_pitch, int accumulate) noexcept
@@ -55,6 +55,7 @@ cdef enum:
     AMX_K = 32          # products of a tile
     AMX_PANELS = 1 << 18    # bytes of weights that a tile of positions passes by
     L1_PANELS = 1 << 15     # of these, what stays in the first-level cache
+    L2_PANELS = 1 << 20     # of all, what stays in the second-level cache
 
 
 cdef enum Kernel:
