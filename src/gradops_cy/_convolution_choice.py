@@ -308,8 +308,9 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: A
                 # A window sorted by residues, of as many entries for each position.
                 products = prod(problem.kernel) * up(inputs, AMX_COLUMNS) / 400
                 scores[AMX] *= products / (products + (prod(problem.strides) - 1) / 5)
-        if parts == 1 and whole_rows and not (last or layout.diff_dst_channels_last):
-            scores[PAIRS] = scores[AMX] * _convolution_pairs.gain(problem, AMX_COLUMNS, AMX_K)
+        if whole_rows and not (last or layout.diff_dst_channels_last):
+            gain = _convolution_pairs.gain(problem, AMX_COLUMNS, AMX_K, parts)
+            scores[PAIRS] = scores[AMX] * gain
     best = max(scores, key=lambda kernel: scores[kernel])
     # The kernels that can leave out products with padding.
     return ROWS if assumed == Assumed.NOTHING and best not in (GROUPED, SCATTER) else best

@@ -54,92 +54,105 @@ INLINE void amx_store(const int mr, const int nv, char *c, ptrdiff_t c_pitch) {
     if (mr == 2 && nv == 2) _tile_stored(3, c1 + 64, c_pitch);
 }
 
-/* One step along k of mr x nv tiles: tiles 4 and 5 hold a part of a, 6 and 7 one of b. The first
- * product of parts loads both, the next ones what differs. */
-#define AMX_PRODUCT(pa, pb)                                                                        \
+/* Products of one pair of parts: tiles 4 and 5 hold a's, 6 and 7 b's. The first product loads both,
+ * the next ones what differs. A(tile, half, part) and B(tile, half, part) load a tile of either. */
+#define AMX_FIRST(A, B, pa, pb)                                                                    \
     do {                                                                                           \
-        _tile_loadd(4, row + 64 * (pa), a_pitch);                                                  \
-        AMX_LOAD_WEIGHTS(6, b + tile * (pb), nv * 64);                                             \
+        A(4, 0, pa);                                                                               \
+        B(6, 0, pb);                                                                               \
         AMX_DPBF16(0, 4, 6);                                                                       \
-        if (nv == 2) { AMX_LOAD_WEIGHTS(7, b + tile * (pb) + 64, nv * 64); AMX_DPBF16(1, 4, 7); }  \
-        if (mr == 2) { _tile_loadd(5, row1 + 64 * (pa), a_pitch); AMX_DPBF16(2, 5, 6); }           \
+        if (nv == 2) { B(7, 1, pb); AMX_DPBF16(1, 4, 7); }                                         \
+        if (mr == 2) { A(5, 1, pa); AMX_DPBF16(2, 5, 6); }                                         \
         if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);                                               \
     } while (0)
-#define AMX_OTHER_A(pa)                                                                            \
+#define AMX_NEXT_A(A, pa)                                                                          \
     do {                                                                                           \
-        _tile_loadd(4, row + 64 * (pa), a_pitch);                                                  \
+        A(4, 0, pa);                                                                               \
         AMX_DPBF16(0, 4, 6);                                                                       \
         if (nv == 2) AMX_DPBF16(1, 4, 7);                                                          \
-        if (mr == 2) { _tile_loadd(5, row1 + 64 * (pa), a_pitch); AMX_DPBF16(2, 5, 6); }           \
+        if (mr == 2) { A(5, 1, pa); AMX_DPBF16(2, 5, 6); }                                         \
         if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);                                               \
     } while (0)
-#define AMX_OTHER_B(pb)                                                                            \
+#define AMX_NEXT_B(B, pb)                                                                          \
     do {                                                                                           \
-        AMX_LOAD_WEIGHTS(6, b + tile * (pb), nv * 64);                                             \
+        B(6, 0, pb);                                                                               \
         AMX_DPBF16(0, 4, 6);                                                                       \
         if (mr == 2) AMX_DPBF16(2, 5, 6);                                                          \
-        if (nv == 2) { AMX_LOAD_WEIGHTS(7, b + tile * (pb) + 64, nv * 64); AMX_DPBF16(1, 4, 7); }  \
+        if (nv == 2) { B(7, 1, pb); AMX_DPBF16(1, 4, 7); }                                         \
         if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);                                               \
+    } while (0)
+/* One step along k, products of parts of positions and weights in the same order for both kernels:
+ * of three parts those of less than 2**-24 are left out. */
+#define AMX_STEP(FIRST, POSITIONS, WEIGHTS)                                                        \
+    do {                                                                                           \
+        FIRST(0, parts - 1);                                                                       \
+        if (parts == 2) {                                                                          \
+            POSITIONS(1);                                                                          \
+            WEIGHTS(0);                                                                            \
+            POSITIONS(0);                                                                          \
+        } else if (parts == 3) {                                                                   \
+            WEIGHTS(1);                                                                            \
+            POSITIONS(1);                                                                          \
+            WEIGHTS(0);                                                                            \
+            POSITIONS(2);                                                                          \
+            POSITIONS(0);                                                                          \
+        }                                                                                          \
     } while (0)
 
 /* mr*16 positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[t][k].
  * a: rows a_pitch bytes apart, [kc/32][part][32], offsets in bytes; kc: a multiple of 32;
- * b: panel [tap][kc/32][part][16][nv*16][2]; c: float rows c_pitch bytes apart. Of three parts the
- * products of less than 2**-24 are left out. Each step asks for `lines` more from `ahead` on. */
+ * b: panel [tap][kc/32][part][16][nv*16][2]; c: float rows c_pitch bytes apart. Each step asks for
+ * `lines` more from `ahead` on. */
 INLINE void amx_tile(const int parts, const int mr, const int nv, const int stream, ptrdiff_t taps,
                      ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
                      const char *b, char *c, ptrdiff_t c_pitch, int accumulate, const char *ahead,
                      ptrdiff_t lines) {
     const ptrdiff_t tile = 16 * nv * 64;
+#define A(t, half, part) _tile_loadd(t, row + 64 * (part) + (half) * 16 * a_pitch, a_pitch)
+#define B(t, half, part) AMX_LOAD_WEIGHTS(t, b + tile * (part) + 64 * (half), nv * 64)
+#define FIRST(of_positions, of_weights) AMX_FIRST(A, B, of_positions, of_weights)
+#define POSITIONS(part) AMX_NEXT_A(A, part)
+#define WEIGHTS(part) AMX_NEXT_B(B, part)
     amx_load(mr, nv, c, c_pitch, accumulate);
     for (ptrdiff_t t = 0; t < taps; t++) {
-        const char *row = a + offset[t], *row1 = row + 16 * a_pitch;
-        for (ptrdiff_t k = 0; k < kc; k += 32) {
-            if (parts == 1) {
-                AMX_PRODUCT(0, 0);
-            } else if (parts == 2) {
-                AMX_PRODUCT(0, 1);
-                AMX_OTHER_A(1);
-                AMX_OTHER_B(0);
-                AMX_OTHER_A(0);
-            } else {
-                AMX_PRODUCT(0, 2);
-                AMX_OTHER_B(1);
-                AMX_OTHER_A(1);
-                AMX_OTHER_B(0);
-                AMX_OTHER_A(2);
-                AMX_OTHER_A(0);
-            }
-            row += 64 * parts;
-            row1 += 64 * parts;
-            b += tile * parts;
+        const char *row = a + offset[t];
+        for (ptrdiff_t k = 0; k < kc; k += 32, row += 64 * parts, b += tile * parts) {
+            AMX_STEP(FIRST, POSITIONS, WEIGHTS);
             for (ptrdiff_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
         }
     }
     amx_store(mr, nv, c, c_pitch);
+#undef A
+#undef B
+#undef FIRST
+#undef POSITIONS
+#undef WEIGHTS
 }
 
 /* mr*16 channels x nv*16 positions: c = sum over taps and k of a[t][channel][k] * b[offset[t]][k]
- * [position]. a: panel [tap][kc/32][mr*16][32]; b: rows of pairs of k, b_pitch bytes apart. */
+ * [position]. a: panel [tap][kc/32][part][mr*16][32]; b: rows of pairs of k, [kc/32][part][16],
+ * b_pitch bytes apart. */
 INLINE void pair_tile(const int parts, const int mr, const int nv, const int stream, ptrdiff_t taps,
                       ptrdiff_t kc, const char *a, const char *b, ptrdiff_t b_pitch,
                       const ptrdiff_t *offset, char *c, ptrdiff_t c_pitch, int accumulate) {
-    (void)parts;
+    const ptrdiff_t tile = mr * 1024;
+#define A(t, half, part) AMX_LOAD_WEIGHTS(t, a + tile * (part) + 1024 * (half), 64)
+#define B(t, half, part) _tile_loadd(t, row + 16 * b_pitch * (part) + 64 * (half), b_pitch)
+#define FIRST(of_positions, of_weights) AMX_FIRST(A, B, of_weights, of_positions)
+#define POSITIONS(part) AMX_NEXT_B(B, part)
+#define WEIGHTS(part) AMX_NEXT_A(A, part)
     amx_load(mr, nv, c, c_pitch, accumulate);
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row = b + offset[t];
-        for (ptrdiff_t k = 0; k < kc; k += 32, row += 16 * b_pitch, a += mr * 1024) {
-            AMX_LOAD_WEIGHTS(4, a, 64);
-            if (mr == 2) AMX_LOAD_WEIGHTS(5, a + 1024, 64);
-            _tile_loadd(6, row, b_pitch);
-            if (nv == 2) _tile_loadd(7, row + 64, b_pitch);
-            AMX_DPBF16(0, 4, 6);
-            if (mr == 2) AMX_DPBF16(2, 5, 6);
-            if (nv == 2) AMX_DPBF16(1, 4, 7);
-            if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);
-        }
+        for (ptrdiff_t k = 0; k < kc; k += 32, row += 16 * b_pitch * parts, a += tile * parts)
+            AMX_STEP(FIRST, POSITIONS, WEIGHTS);
     }
     amx_store(mr, nv, c, c_pitch);
+#undef A
+#undef B
+#undef FIRST
+#undef POSITIONS
+#undef WEIGHTS
 }
 
 #define AMX_BY_SHAPE(name, parts, mr, nv, stream, ...)                                             \
@@ -150,22 +163,25 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
         else if (nv == 2) name(parts, 1, 2, 0, __VA_ARGS__);                                       \
         else name(parts, 1, 1, 0, __VA_ARGS__);                                                    \
     } while (0)
-#define RUN_AMX(parts)                                                                             \
-    AMX_BY_SHAPE(amx_tile, parts, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch,     \
-                 accumulate, ahead, lines)
+#define AMX_BY_PARTS(name, parts, ...)                                                             \
+    do {                                                                                           \
+        if (parts == 1) AMX_BY_SHAPE(name, 1, __VA_ARGS__);                                        \
+        else if (parts == 2) AMX_BY_SHAPE(name, 2, __VA_ARGS__);                                   \
+        else AMX_BY_SHAPE(name, 3, __VA_ARGS__);                                                   \
+    } while (0)
 
 static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
                     const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
                     char *c, ptrdiff_t c_pitch, int accumulate, const char *ahead,
                     ptrdiff_t lines) {
-    if (parts == 1) RUN_AMX(1);
-    else if (parts == 2) RUN_AMX(2);
-    else RUN_AMX(3);
+    AMX_BY_PARTS(amx_tile, parts, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch,
+                 accumulate, ahead, lines);
 }
-static void run_pairs(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
-                      const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
-                      ptrdiff_t c_pitch, int accumulate) {
-    AMX_BY_SHAPE(pair_tile, 1, mr, nv, stream, taps, kc, a, b, b_pitch, offset, c, c_pitch, accumulate);
+static void run_pairs(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
+                      const char *a, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
+                      char *c, ptrdiff_t c_pitch, int accumulate) {
+    AMX_BY_PARTS(pair_tile, parts, mr, nv, stream, taps, kc, a, b, b_pitch, offset, c, c_pitch,
+                 accumulate);
 }
 
 #else
@@ -178,10 +194,10 @@ static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdi
     (void)parts, (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)a_pitch;
     (void)offset, (void)ahead, (void)lines, (void)b, (void)c, (void)c_pitch, (void)accumulate;
 }
-static void run_pairs(int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
-                      const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
-                      ptrdiff_t c_pitch, int accumulate) {
-    (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)b, (void)b_pitch;
+static void run_pairs(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
+                      const char *a, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
+                      char *c, ptrdiff_t c_pitch, int accumulate) {
+    (void)parts, (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)b, (void)b_pitch;
     (void)offset, (void)c, (void)c_pitch, (void)accumulate;
 }
 

@@ -185,6 +185,9 @@ cdef void store_pending(const Work *work, const Py_ssize_t *count, const Pending
         c = p.c + (at - p.first) * result_unit(work)
         at = stop
         if span > 0 and channels_first(work):
+            if work.b.parts > 1:
+                for i in range(p.channels):
+                    fine[0] &= unsplit(<float *> c + i * pitch, span)
             store_rows(work.b.dtype, c, pitch, p.dst + row * step[1] + column * step[2],
                        work.diff_src.stride[1], p.channels, span, work.accumulate)
         elif span > 0:
@@ -332,7 +335,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         target = c + ((jd * rows + jh) * unit + at) * c_step
                         target += (block[0] - work.block[4 * task.block_begin]) * c_channel
                     if first_channels:
-                        run_pairs(block[2], height, stream, high - low, kc, weights,
+                        run_pairs(work.b.parts, block[2], height, stream, high - low, kc, weights,
                                   unit_source + at * step[2], work.b.pair_pitch, offset + low,
                                   target, c_pitch, more)
                     else:

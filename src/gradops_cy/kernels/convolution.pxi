@@ -45,9 +45,9 @@ cdef extern from "amx.h" nogil:
     void run_amx(int parts, int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
                  const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
                  Py_ssize_t c_pitch, int accumulate, const char *ahead, Py_ssize_t lines) noexcept
-    void run_pairs(int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc, const char *a,
-                   const char *b, Py_ssize_t b_pitch, const Py_ssize_t *offset, char *c,
-                   Py_ssize_t c_pitch, int accumulate) noexcept
+    void run_pairs(int parts, int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
+                   const char *a, const char *b, Py_ssize_t b_pitch, const Py_ssize_t *offset,
+                   char *c, Py_ssize_t c_pitch, int accumulate) noexcept
 
 cdef enum:
     AMX_ROWS = 16       # positions of a tile

@@ -29,13 +29,14 @@ INLINE __m512i split_off(__m512 *low, __m512 *high) {
 
 /* Pairs (low, high) split into `parts`, `pitch` bytes apart. The last one is what the others leave:
  * a bfloat16 as it is, and a NaN as what it was. */
-INLINE void split_pair(const int parts, __m512 low, __m512 high, char *dst, ptrdiff_t pitch) {
+INLINE void split_pair(const int parts, __m512 low, __m512 high, char *dst, ptrdiff_t pitch,
+                       __mmask16 mask) {
     low *= SPLIT_SCALE;
     high *= SPLIT_SCALE;
     for (int p = 0; p < parts - 1; p++)
-        _mm512_storeu_si512(dst + p * pitch, split_off(&low, &high));
-    _mm512_storeu_si512(dst + (parts - 1) * pitch,
-                        _mm512_or_si512(_mm512_srli_epi32((__m512i)low, 16), (__m512i)high));
+        _mm512_mask_storeu_epi32(dst + p * pitch, mask, split_off(&low, &high));
+    __m512i rest = _mm512_or_si512(_mm512_srli_epi32((__m512i)low, 16), (__m512i)high);
+    _mm512_mask_storeu_epi32(dst + (parts - 1) * pitch, mask, rest);
 }
 
 /* A row of n contiguous elements, in steps of 32: [part][pair], where pair i holds the elements i and
@@ -44,14 +45,42 @@ INLINE void split_pair(const int parts, __m512 low, __m512 high, char *dst, ptrd
     static void split_row_##suffix(const char *src, ptrdiff_t n, char *dst) {                      \
         for (; n >= SPLIT_K; n -= SPLIT_K, src += SPLIT_K * size, dst += 64 * parts)               \
             split_pair(parts, (__m512)read_##suffix(src, 16),                                      \
-                       (__m512)read_##suffix(src + 16 * size, 16), dst, 64);                       \
+                       (__m512)read_##suffix(src + 16 * size, 16), dst, 64, 0xffff);                       \
         if (n > 0)                                                                                 \
             split_pair(parts, (__m512)read_##suffix(src, n < 16 ? (int)n : 16),                    \
                        n > 16 ? (__m512)read_##suffix(src + 16 * size, (int)n - 16)                \
-                              : _mm512_setzero_ps(), dst, 64);                                     \
+                              : _mm512_setzero_ps(), dst, 64, 0xffff);                                     \
     }
 DEFINE_SPLIT_ROW(f32, 4, 3)
 DEFINE_SPLIT_ROW(f16, 2, 2)
+
+/* Two rows of n elements: dst[part][i] = (low[i], high[i]), parts `pitch` bytes apart; high may be
+ * NULL for zeros. */
+#define DEFINE_ZIP_SPLIT(suffix, size, parts)                                                      \
+    static void zip_split_##suffix(const char *low, const char *high, ptrdiff_t n, char *dst,      \
+                                   ptrdiff_t pitch) {                                              \
+        for (ptrdiff_t i = 0; i < n; i += 16) {                                                    \
+            int count = n - i < 16 ? (int)(n - i) : 16;                                            \
+            __m512 a = (__m512)read_##suffix(low + i * size, count), b = _mm512_setzero_ps();      \
+            if (high) b = (__m512)read_##suffix(high + i * size, count);                           \
+            split_pair(parts, a, b, dst + 4 * i, pitch, (__mmask16)(0xffffu >> (16 - count)));     \
+        }                                                                                          \
+    }
+DEFINE_ZIP_SPLIT(f32, 4, 3)
+DEFINE_ZIP_SPLIT(f16, 2, 2)
+
+static void zip_split(int dtype, const char *low, const char *high, ptrdiff_t n, char *dst,
+                      ptrdiff_t pitch) {
+    if (dtype == F16) zip_split_f16(low, high, n, dst, pitch);
+    else zip_split_f32(low, high, n, dst, pitch);
+}
+
+/* A row of 32 floats: dst[part] holds the pairs of elements i and 16 + i. */
+static void split_step(int dtype, const float *row, char *dst, ptrdiff_t pitch) {
+    __m512 low = _mm512_loadu_ps(row), high = _mm512_loadu_ps(row + 16);
+    if (dtype == F16) split_pair(2, low, high, dst, pitch, 0xffff);
+    else split_pair(3, low, high, dst, pitch, 0xffff);
+}
 
 static void split_row(int dtype, const char *src, ptrdiff_t n, char *dst) {
     if (dtype == F16) split_row_f16(src, n, dst);
@@ -63,8 +92,8 @@ static void split_rows(int dtype, const float *rows, ptrdiff_t width, char *dst)
     ptrdiff_t half = SPLIT_K / 2 * width;
     for (ptrdiff_t i = 0; i < half; i += 16) {
         __m512 low = _mm512_loadu_ps(rows + i), high = _mm512_loadu_ps(rows + half + i);
-        if (dtype == F16) split_pair(2, low, high, dst + 4 * i, 4 * half);
-        else split_pair(3, low, high, dst + 4 * i, 4 * half);
+        if (dtype == F16) split_pair(2, low, high, dst + 4 * i, 4 * half, 0xffff);
+        else split_pair(3, low, high, dst + 4 * i, 4 * half, 0xffff);
     }
 }
 
@@ -86,6 +115,13 @@ static void split_row(int dtype, const char *src, ptrdiff_t n, char *dst) {
 }
 static void split_rows(int dtype, const float *rows, ptrdiff_t width, char *dst) {
     (void)dtype, (void)rows, (void)width, (void)dst;
+}
+static void zip_split(int dtype, const char *low, const char *high, ptrdiff_t n, char *dst,
+                      ptrdiff_t pitch) {
+    (void)dtype, (void)low, (void)high, (void)n, (void)dst, (void)pitch;
+}
+static void split_step(int dtype, const float *row, char *dst, ptrdiff_t pitch) {
+    (void)dtype, (void)row, (void)dst, (void)pitch;
 }
 static int unsplit(float *x, ptrdiff_t n) {
     (void)x, (void)n;

@@ -2,9 +2,14 @@
 #
 #   window    [entry][channel/32][part][16][2]          channels i and 16 + i of each 32 are a pair
 #   panels    [group][block][chunk][tap][k/32][part][16][width][2]
+#
+# and of PAIRS, [segment][channel/32][part][16][entry][2] and [group]...[tap][k/32][part][width][16][2].
 
 cdef extern from "split.h" nogil:
     void split_row(int dtype, const char *src, Py_ssize_t n, char *dst) noexcept
+    void zip_split(int dtype, const char *low, const char *high, Py_ssize_t n, char *dst,
+                   Py_ssize_t pitch) noexcept
+    void split_step(int dtype, const float *row, char *dst, Py_ssize_t pitch) noexcept
     void split_rows(int dtype, const float *rows, Py_ssize_t width, char *dst) noexcept
     int unsplit(float *x, Py_ssize_t n) noexcept
 
@@ -42,6 +47,18 @@ cdef void split_run(const Work *work, const char *src, Py_ssize_t src_step, char
         channels -= AMX_K
 
 
+cdef void split_tap(const Weights *w, const float *rows, Py_ssize_t width, char *dst,
+                    float *across) noexcept nogil:
+    """Pack a step of 32 rows of one tap."""
+    cdef Py_ssize_t i
+    if not w.tiles:
+        split_rows(w.dtype, rows, width, dst)
+        return
+    transpose(sizeof(float), rows, width, across, AMX_K, NULL, AMX_K, width)
+    for i in range(width):
+        split_step(w.dtype, across + i * AMX_K, dst + i * AMX_K * 2, width * AMX_K * 2)
+
+
 cdef void split_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
                       Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
     """Pack one chunk of one block."""
@@ -59,5 +76,5 @@ cdef void split_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *bloc
         for t in range(w.taps):
             memset(rows + t * step_rows + (high - low) * width, 0,
                    (step_rows - (high - low) * width) * sizeof(float))
-            split_rows(w.dtype, rows + t * step_rows, width,
-                       panel + (t * steps + step) * step_bytes)
+            split_tap(w, rows + t * step_rows, width, panel + (t * steps + step) * step_bytes,
+                      <float *> staging)

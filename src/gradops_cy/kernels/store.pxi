@@ -159,19 +159,21 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
         r.streams = r.total = 0
 
 
-cdef int unsplit_class(const Work *work, const Py_ssize_t *count, Py_ssize_t channels,
+cdef int unsplit_class(const Work *work, const Py_ssize_t *count, const Results *r,
                        char *c) noexcept nogil:
     """Scale the sums of a class back; return whether all are finite."""
+    cdef Py_ssize_t rows = r.channels if r.position_pitch == 1 else count[2]
+    cdef Py_ssize_t length = count[2] if r.position_pitch == 1 else r.channels
     cdef Py_ssize_t pitch[3]
-    cdef Py_ssize_t jd, jh, jw
+    cdef Py_ssize_t jd, jh, i
     cdef float *row
     cdef int fine = 1
     class_pitch(work, count, pitch)
     for jd in range(count[0]):
         for jh in range(count[1]):
-            row = <float *> c + (jd * pitch[0] + jh * pitch[1]) * work.b.result_pitch
-            for jw in range(count[2]):
-                fine &= unsplit(row + jw * work.b.result_pitch, channels)
+            row = <float *> c + (jd * pitch[0] + jh * pitch[1]) * r.position_pitch
+            for i in range(rows):
+                fine &= unsplit(row + i * work.b.result_pitch, length)
     return fine
 
 
@@ -190,6 +192,6 @@ cdef void store_classes(const Work *work, const Task *task, Py_ssize_t group,
         if class_positions(work, task, residue, count):
             result = s.result + used * result_unit(work)
             if work.b.parts > 1:
-                fine[0] &= unsplit_class(work, count, results.channels, result)
+                fine[0] &= unsplit_class(work, count, &results, result)
             store_class(work, &results, residue, count, result, s.staging)
             used += class_extent(work, count)

@@ -215,11 +215,11 @@ cdef int pack_chunk(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
 
     Where it is split, what is not shows in the results.
     """
-    if w.tiles:
-        return pack_tiles(w, group, block, first, chunk, panel, staging)
     if w.parts > 1:
         split_panel(w, group, block, first, chunk, panel, staging)
         return 1
+    if w.tiles:
+        return pack_tiles(w, group, block, first, chunk, panel, staging)
     if w.parts:
         return pack_pairs(w, group, block, first, chunk, panel, staging)
     return pack_panel(w, group, block, first, chunk, panel, staging)
