@@ -27,7 +27,7 @@ from gradops_cy._convolution_problem import Triple
 from gradops_cy._rounding import up
 
 # One task's window and results should stay in a core's second-level cache.
-WORKSPACE = 3 << 19
+WORKSPACE = 1 << 20
 # The weights of a channel block that should stay in a core's second-level cache.
 PANEL = 1 << 18
 # Enough positions to use a weight panel well while it is in cache.
@@ -56,6 +56,11 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     while choice.kernel == GROUPED and first.block[2] > 1 and _spread_bytes(first) > RING_BYTES:
         first = first.evened(2, first.block[2] - 1)
     return _split_for_threads(_grow(_fit_workspace(first)), num_threads)
+
+
+def _workspace(choice: Choice) -> int:
+    """Return the bytes for a task: processors with AMX have at least 2 MiB of that cache."""
+    return WORKSPACE * 3 // 2 if choice.amx else WORKSPACE
 
 
 def _panel_chunk(choice: Choice) -> int:
@@ -176,7 +181,7 @@ def _fit_workspace(found: Cut) -> Cut:
 
     This may cut a sum, and must not depend on the batch: panels are left out.
     """
-    while found.workspace_bytes > WORKSPACE and (smaller := _smaller(found)):
+    while found.workspace_bytes > _workspace(found.choice) and (smaller := _smaller(found)):
         found = smaller
     return found
 
@@ -214,13 +219,13 @@ def _grow(found: Cut) -> Cut:
     """Take more rows into a task while they fit."""
     grown = found.reblocked(_grown(found, lambda _: True))
     # What fits at last fits on the way there: few need to look at every step.
-    if grown.scratch_bytes > WORKSPACE:
+    if grown.scratch_bytes > _workspace(found.choice):
         grown = found.reblocked(_grown(found, partial(_fits, found)))
     return grown.evened(1, grown.block[1]).evened(0, grown.block[0])
 
 
 def _fits(found: Cut, block: Triple) -> bool:
-    return found.reblocked(block).scratch_bytes <= WORKSPACE
+    return found.reblocked(block).scratch_bytes <= _workspace(found.choice)
 
 
 def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:

@@ -33,6 +33,9 @@ from gradops_cy._convolution_choice import (
 from gradops_cy._convolution_problem import Triple
 from gradops_cy._rounding import even, odd, up
 
+# Bytes of a group's weights that do not stay in the second-level cache with what they meet.
+LARGE_PANELS = 1 << 20
+
 
 def resized(block: Triple, axis: int, extent: int) -> Triple:
     """Return a block with `extent` positions on an axis."""
@@ -94,7 +97,11 @@ class Cut:
         if choice.kernel == SCATTER:
             depth, height, width = choice.problem.diff_dst
             return once and plain and depth == 1 and height * width <= self.strip
-        return once and plain and (choice.kernel == ROWS or choice.tiled)
+        # Weights that stay in cache anyway are better met by one tile of positions after the other.
+        # PAIRS writes whole rows of few channels.
+        large = self.group_panel * choice.factor_size > LARGE_PANELS
+        packs = choice.kernel in (ROWS, PAIRS) or (choice.kernel == AMX and large)
+        return once and plain and packs
 
     @property
     def widest(self) -> int:
