@@ -234,6 +234,7 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
     counts, kernel = choice.counts, choice.problem.kernel
     # A window of three axes is mostly halo unless the block is large.
     limit = BLOCK_POSITIONS * (4 if choice.windowed and kernel[0] > 1 else 1)
+    limit *= 2 if choice.tiled else 1  # which are fast, so that a halo costs more
     growing = [axis for axis in (1, 0) if block[axis] < counts[axis]]
     while growing:
         axis = max(growing, key=lambda a: kernel[a] / block[a])
