@@ -47,6 +47,8 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     nv = choice.tiles.rows_nv
     if choice.kernel == COLUMNS:
         nv = _convolution_columns.tile_vectors(choice, flatten, width)
+    if choice.amx:
+        nv = _convolution_columns.tiles_across(choice, flatten, width)
     blocks, group_panel = _channel_blocks(choice, nv)
     chunk, groups = _panel_chunk(choice), _task_groups(choice)
     first = Cut(choice, chunk, nv, flatten, blocks, group_panel, groups, (1, 1, width))
@@ -110,7 +112,7 @@ def _channel_blocks(choice: Choice, nv: int) -> tuple[list[ChannelBlock], int]:
     unit, limit = {
         ROWS: (choice.lanes, choice.tiles.rows_nv),
         COLUMNS: (1, choice.tiles.shapes[nv]),
-        AMX: (AMX_COLUMNS, 2),
+        AMX: (AMX_COLUMNS, nv),
     }[choice.panel_kernel]
     units = -(-inputs // unit)
     count = -(-units // limit)

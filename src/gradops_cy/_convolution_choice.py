@@ -244,7 +244,8 @@ def _whole_rows(problem: ConvProblem, layout: Layout) -> bool:
 def _reads_tiles(problem: ConvProblem, work: Taps) -> bool:
     """Whether AMX tiles can be loaded from diff_dst: whole ones, and no tap outside."""
     outputs, counts = problem.output_channels, _convolution_taps.counts(problem)
-    if outputs % AMX_K or not len(work.taps) or not AMX_ROWS <= counts[2] <= BLOCK_WIDTH:
+    fewest = problem.diff_src[2] // _convolution_taps.out_steps(problem)[2]
+    if outputs % AMX_K or not len(work.taps) or fewest < AMX_ROWS or counts[2] > BLOCK_WIDTH:
         return False
     # diff_dst comes from memory each time, a window from the second-level cache.
     panels = len(work.taps) * outputs * up(problem.input_channels, AMX_COLUMNS) * 2

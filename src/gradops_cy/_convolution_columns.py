@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradops_cy._convolution_choice import AMX_ROWS, PAIRS, Choice
+from gradops_cy._convolution_choice import AMX, AMX_ROWS, PAIRS, Choice
 from gradops_cy._rounding import even, up
 
 
@@ -31,6 +31,18 @@ def unit(choice: Choice, flatten: bool, height: int, width: int) -> int:
     """Return the positions that one unit of a block computes, whole vectors or tiles."""
     joined = (height - 1) * choice.axis(2, width).window if flatten else 0
     return up(joined + width, _step(choice))
+
+
+def tiles_across(choice: Choice, flatten: bool, width: int) -> int:
+    """Choose how many AMX tiles of channels share those of positions: two, or one for up to four.
+
+    That halves what is loaded of the weights, and doubles the loads of positions, which gains where
+    many taps find them in the first-level cache.
+    """
+    positions = unit(choice, flatten, min(choice.counts[1], 16), width)
+    found = choice.work.most >= 8 and choice.problem.output_channels <= 128
+    tall = choice.kernel == AMX and choice.parts == 1 and positions > 2 * AMX_ROWS
+    return 1 if tall and found else 2
 
 
 def tile_vectors(choice: Choice, flatten: bool, width: int) -> int:

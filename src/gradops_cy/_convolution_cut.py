@@ -58,7 +58,7 @@ class Cut:
 
     choice: Choice
     chunk: int  # channels of diff_dst that are summed at a time
-    nv: int  # vectors of a tile
+    nv: int  # vectors of a tile, or AMX tiles across
     flatten: bool  # rows of a plane run into each other
     blocks: list[ChannelBlock]
     group_panel: int  # elements of a group's packed weights
@@ -316,7 +316,7 @@ def _amx_need(cut: Cut) -> _Need:
     return _Need(
         window=(_window(cut) + beyond) * up(cut.chunk, AMX_K) if choice.windowed else 0,
         # Direct, one tile is stored while the next is computed.
-        results=(2 * 2 * AMX_ROWS if cut.direct else cut.result_positions) * pitch,
+        results=(2 * 4 * AMX_ROWS // cut.nv if cut.direct else cut.result_positions) * pitch,
         pointers=max(choice.work.most, 3 * runs),
         channels=channels,
         sums=pitch,

@@ -275,7 +275,7 @@ class Plan:
         vectors = cut.widest if choice.panel_kernel == ROWS else cut.nv
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
         if choice.amx:
-            tile = f"{2 * AMX_ROWS} x {2 * AMX_COLUMNS} x {AMX_K}"
+            tile = f"{4 // cut.nv * AMX_ROWS} x {cut.nv * AMX_COLUMNS} x {AMX_K}"
             if choice.parts > 1:
                 tile += f" of {choice.parts} parts"
         splits = f"{len(choice.residues)} residue classes, {cut.channel_splits} channel ranges"

@@ -236,10 +236,11 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
                       const Scratch *s, int more, int *fine) noexcept nogil:
     """Compute a residue class with AMX tiles, as many channel blocks at a time as stay in cache."""
     cdef Py_ssize_t taps = residue[4] - residue[3]
-    cdef Py_ssize_t panel = taps * window_pitch(work, chunk) * 2 * AMX_COLUMNS * work.window_size
-    cdef Py_ssize_t blocks = max(1, AMX_PANELS // max(1, panel))
-    cdef Py_ssize_t end, next
+    cdef Py_ssize_t panel = taps * window_pitch(work, chunk) * work.window_size
+    cdef Py_ssize_t blocks, end, next
     cdef const char *ahead
+    panel *= work.b.nv * AMX_COLUMNS
+    blocks = max(1, AMX_PANELS // max(1, panel))
     while block_begin < block_end:
         end = min(block_end, block_begin + blocks)
         # The next panels come from memory while these are used; after the last, the first ones.
@@ -248,8 +249,7 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
             next = end if end < block_end else task.block_begin
             ahead = panel_of(work, group, work.block + 4 * next, first,
                              work.block[4 * next + 2] * AMX_COLUMNS, s)
-            ahead += panel // (2 * AMX_COLUMNS) // max(1, taps) * residue[3] * AMX_COLUMNS \
-                * work.block[4 * next + 2]
+            ahead += panel // work.b.nv // max(1, taps) * residue[3] * work.block[4 * next + 2]
         compute_tiles(work, task, group, first, chunk, block_begin, end, residue, count, c, s, more,
                       end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS, ahead, fine)
         block_begin = end
@@ -281,9 +281,9 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         int *fine) noexcept nogil:
     """Compute some channel blocks of a residue class; c is [position][channel], or the reverse.
 
-    Direct, a tile's results go on to diff_src when the next tile is on its way: what AMX has just
-    stored cannot be loaded at once. Without a window the last tile of a unit begins early enough
-    to end with it.
+    Direct, the results of 32 channels go on to diff_src when the next ones are on their way: what AMX
+    has just stored cannot be loaded at once. Without a window the last tile of a unit begins early
+    enough to end with it.
     """
     cdef Py_ssize_t kc = window_pitch(work, chunk)
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
@@ -293,7 +293,8 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef Py_ssize_t c_channel = c_pitch if first_channels else work.size
     cdef Py_ssize_t unit = unit_length(work, count)
     cdef Py_ssize_t end = unit if work.b.windowed else count[2]
-    cdef Py_ssize_t limit = 2 * AMX_ROWS if work.b.windowed or end >= 2 * AMX_ROWS else AMX_ROWS
+    cdef Py_ssize_t limit = min(AMX_ROWS * 4 // work.b.nv,
+                                unit if work.b.windowed else end // AMX_ROWS * AMX_ROWS)
     cdef Py_ssize_t rows = unit_rows(work, count)
     cdef Py_ssize_t jd, jh, j, at, i, height, low, high
     cdef Py_ssize_t step[3]
@@ -305,10 +306,12 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef char *target
     cdef char *base = result_place(work, task, group, residue, out_step)
     cdef Pending pending
+    cdef Py_ssize_t side = 2 // work.b.nv           # channel blocks that are stored together
+    cdef Py_ssize_t beside
     cdef int buffer = 0
     # Every tile asks for its share of what is ahead, as much as it uses itself.
     cdef Py_ssize_t tiles = count[0] * rows * ((end + limit - 1) // limit)
-    cdef Py_ssize_t lines = AMX_K * work.window_size * 2 * AMX_COLUMNS // 64 // tiles + 1
+    cdef Py_ssize_t lines = AMX_K * work.window_size * work.b.nv * AMX_COLUMNS // 64 // tiles + 1
     cdef Py_ssize_t fetched = 0
     if ahead == NULL:
         lines = 0
@@ -319,18 +322,16 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
             trim_taps(work, task, residue, jd, jh, &low, &high)
             j = 0
             while j < end:
-                height = 2 if end - j > AMX_ROWS and limit > AMX_ROWS else 1
-                at = j
-                if not work.b.windowed:
-                    height = limit // AMX_ROWS
-                    at = min(j, end - limit)
+                height = (min(limit, end - j) + AMX_ROWS - 1) // AMX_ROWS
+                at = j if work.b.windowed else min(j, end - height * AMX_ROWS)
                 for i in range(block_begin, block_end):
                     block = work.block + 4 * i
                     weights = panel_of(work, group, block, first, block[2] * AMX_COLUMNS, s)
                     weights += work.window_size * (residue[3] + low) * kc * block[2] * AMX_COLUMNS
                     if work.b.direct:
-                        target = s.result + buffer * 2 * AMX_ROWS * c_pitch
-                        buffer = 1 - buffer
+                        beside = (i - block_begin) % side
+                        target = s.result + buffer * (4 // work.b.nv * AMX_ROWS) * c_pitch
+                        target += beside * AMX_COLUMNS * work.size
                     else:
                         target = c + ((jd * rows + jh) * unit + at) * c_step
                         target += (block[0] - work.block[4 * task.block_begin]) * c_channel
@@ -343,12 +344,16 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                                 unit_source + at * step[2], step[2], offset + low, weights, target,
                                 c_pitch, more, ahead + fetched, lines)
                         fetched += lines * (high - low) * kc // AMX_K * 64
-                    if work.b.direct:
+                    if work.b.direct and (beside + 1 == side or i + 1 == block_end):
                         store_pending(work, count, &pending, out_step, fine)
+                        target -= beside * AMX_COLUMNS * work.size
                         pending.first, pending.positions = j, min(limit, end - j)
                         pending.channels, pending.c = block[1], target + (j - at) * c_step
+                        block -= 4 * beside
+                        pending.channels += beside * block[1]
                         pending.dst = base + block[0] * work.diff_src.stride[1]
                         pending.dst += jd * out_step[0] + jh * out_step[1]
+                        buffer = 1 - buffer
                 j += limit
     if work.b.direct:
         store_pending(work, count, &pending, out_step, fine)
