@@ -70,6 +70,14 @@ class AxisTaps:
         """Count the source coordinates that a block of positions reads."""
         return sum(count * min(gap, block) for gap, count in self._gaps)
 
+    def runs(self, block: int) -> tuple[int, int]:
+        """Return how many runs of a window consecutive positions read, and the longest one."""
+        _, gaps, _ = self._starts
+        if not len(gaps):
+            return 1, 0
+        heads = np.flatnonzero(np.roll(gaps, 1) > block)
+        return len(heads), int(np.add.reduceat(np.minimum(gaps, block), heads).max())
+
     def tables(self, block: int, phased: bool, indexed: int) -> tuple[Ints, Ints, Ints]:
         """Return runs, entries and the index of the first `indexed` taps.
 
@@ -164,13 +172,20 @@ def axis_of(taps: AxisTaps, result: int, source: int, block: int) -> Axis:
 
 
 @lru_cache(maxsize=128)
-def table(axis: Axis, phased: bool, indexed: int) -> Ints:
+def table(axis: Axis, phased: bool, indexed: int, plane: int = 0) -> Ints:
     """Return an axis as the kernels read it: one row of integers (see convolution.pxi).
 
-    With the index of its first `indexed` taps.
+    With the index of its first `indexed` taps. Where runs have planes of their own, `plane` is the
+    entries of one.
     """
     taps = axis.taps
     runs, entries, index = taps.tables(axis.block, phased, indexed)
+    if plane:
+        heads, count = runs[:, 0].copy(), np.arange(len(runs), dtype=np.intp)
+        run = np.searchsorted(heads, index, side="right") - 1
+        index = index - heads[run] + run * plane
+        runs[:, 0] = count * plane
+        entries = entries[: runs[:, 2].max()]
     blocks = -(-axis.result // (taps.out_step * axis.block))
     head = [axis.result, axis.source, taps.out_step, taps.in_step, axis.block, blocks]
     head += [len(entries), len(taps), len(runs)]

@@ -15,10 +15,19 @@ def flattens(choice: Choice, width: int) -> bool:
     if not choice.windowed:
         return False
     height = min(choice.counts[1], 16)
-    joined = (height - 1) * choice.axis(2, width).window + width
+    joined = (height - 1) * row_pitch(choice, width) + width
     saved = _cost(choice, width) * height / _cost(choice, joined)
     # Rows by themselves begin with whole lines, which load faster.
     return saved > (1.1 if choice.kernel == PAIRS else 1) and choice.counts[1] > 1
+
+
+def row_pitch(choice: Choice, width: int) -> int:
+    """Return the entries from row to row that run into each other.
+
+    AMX keeps each run of a row in a plane of its own: residues modulo a stride.
+    """
+    axis = choice.axis(2, width)
+    return axis.taps.runs(width)[1] if choice.kernel == AMX else axis.window
 
 
 def _cost(choice: Choice, positions: int) -> float:
@@ -29,7 +38,7 @@ def _cost(choice: Choice, positions: int) -> float:
 
 def unit(choice: Choice, flatten: bool, height: int, width: int) -> int:
     """Return the positions that one unit of a block computes, whole vectors or tiles."""
-    joined = (height - 1) * choice.axis(2, width).window if flatten else 0
+    joined = (height - 1) * row_pitch(choice, width) if flatten else 0
     return up(joined + width, _step(choice))
 
 

@@ -151,6 +151,19 @@ class Cut:
         axis = self.axes[2]
         return len(axis.taps) if choice.out_steps[2] == 1 and axis.adjacent else 1
 
+    @cached_property
+    def planes(self) -> int:
+        """How many planes the runs of the window's rows have; 0 where they are rows' parts."""
+        choice = self.choice
+        apart = choice.kernel == AMX and choice.windowed and self.flatten and not choice.unfolds
+        return self.axes[2].taps.runs(self.block[2])[0] if apart else 0
+
+    @property
+    def row_pitch(self) -> int:
+        """Entries from row to row of the window."""
+        axis = self.axes[2]
+        return axis.taps.runs(self.block[2])[1] if self.planes else axis.window
+
     # -- results in scratch ----------------------------------------------------------------
 
     @property
@@ -272,7 +285,8 @@ class _Need(NamedTuple):
 
 
 def _window(cut: Cut) -> int:
-    return prod(axis.window for axis in cut.axes)
+    depth, height, width = cut.axes
+    return depth.window * height.window * (cut.planes * cut.row_pitch or width.window)
 
 
 def _rows_need(cut: Cut) -> _Need:

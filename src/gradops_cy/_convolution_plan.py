@@ -163,6 +163,7 @@ class Plan:
             "class_splits": cut.class_splits,
             "group_panel": cut.group_panel,
             "nv": cut.nv,
+            "planes": cut.planes or 1,
             "strip": cut.strip if scatter else 0,
             "box_pitch": cut.box_pitch if scatter else 0,
             "box_bytes": cut.box_bytes if scatter else 0,
@@ -179,6 +180,10 @@ class Plan:
             table(axis, choice.phased, len(axis.taps) // merge if indexed else 0)
             for axis, merge in zip(cut.axes, (1, 1, cut.merge), strict=True)
         ]
+        if cut.planes:
+            depth, height, width = cut.axes
+            plane = depth.window * height.window * cut.row_pitch
+            axes[2] = table(width, True, len(width.taps), plane)
         sources = axes
         if choice.unfolds:
             sources = [table(axis, False, len(axis.taps)) for axis in cut.sources]

@@ -46,7 +46,7 @@ def pays(problem: ConvProblem, lanes: int, tile: tuple[int, int, int]) -> bool:
     elif taps > MOST_TAPS:
         return False
     # Rows by themselves, or run into each other.
-    pitch = (width - 1) * (problem.strides[2] if problem.transposed else 1) + problem.kernel[2]
+    pitch = width + (problem.kernel[2] - 1) // (problem.strides[2] if problem.transposed else 1)
     tiles = min(height * up(width, rows), up((height - 1) * pitch + width, rows))
     whole = inputs / up(inputs, columns) * outputs / up(outputs, depth) * height * width / tiles
     products = problem.flop / 2

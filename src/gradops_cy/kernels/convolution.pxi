@@ -107,6 +107,7 @@ cdef struct Blocking:
     Py_ssize_t class_splits
     Py_ssize_t group_panel
     Py_ssize_t nv
+    Py_ssize_t planes           # of the window: AMX, where rows run into each other
     Py_ssize_t strip            # SCATTER: positions multiplied at a time
     Py_ssize_t box_pitch        # SCATTER: elements of a row of sums
     Py_ssize_t box_bytes        # SCATTER: of result_bytes, the sums'

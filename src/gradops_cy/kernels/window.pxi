@@ -111,7 +111,9 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
     # Parts alternate: those of some channels have no room of their own.
     cdef Py_ssize_t cleared = entry_pitch if work.b.parts > 1 else channels
     if src == NULL:
-        clear_entries(dst, channel_pitch, entry_pitch, axis.window, cleared, size)
+        for r in range(axis.runs):
+            clear_entries(dst + axis.run[4 * r] * entry_pitch * size, channel_pitch, entry_pitch,
+                          axis.run[4 * r + 2], cleared, size)
         return
     for r in range(axis.runs):
         entry, first = axis.run[4 * r], axis.run[4 * r + 1] + start
@@ -149,7 +151,7 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef const char *src
     base += (group * work.b.source_channels + first) * x.stride[1]
     if work.b.parts == 1 and pitch > chunk:
-        memset(window, 0, plane * pitch * size)
+        memset(window, 0, work.b.planes * plane * pitch * size)
     for d in range(depth.window):
         yd = task.start[0] * depth.in_step + depth.entry[d]
         for h in range(height.window):
