@@ -11,9 +11,9 @@ def kernel(monkeypatch, wanted):
     """Yield while `wanted(problem, assumed)` says the kernel, or None for what is chosen."""
     choose = choice.choose_kernel
 
-    def forced(problem, layout, tiles, assumed):
+    def forced(problem, layout, tiles, assumed, parts):
         found = wanted(problem, assumed)
-        return choose(problem, layout, tiles, assumed) if found is None else found
+        return choose(problem, layout, tiles, assumed, parts) if found is None else found
 
     monkeypatch.setattr(choice, "choose_kernel", forced)
     plans.plan_for.cache_clear()

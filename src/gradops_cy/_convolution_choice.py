@@ -175,11 +175,10 @@ class Choice:
         return axis_of(axes[number], problem.diff_src[number], problem.diff_dst[number], block)
 
 
-def choose(given: ConvProblem, layout: Layout, assumed: Assumed) -> Choice:
+def choose(given: ConvProblem, layout: Layout, assumed: Assumed, parts: int) -> Choice:
     """Choose the kernel and decide what it reads and writes without scratch."""
     tiles = _tiles(given.dtype == 3)
-    kernel = choose_kernel(given, layout, tiles, assumed)
-    parts = amx_parts(given, layout, tiles, assumed)
+    kernel = choose_kernel(given, layout, tiles, assumed, parts)
     problem = given
     if kernel == UNFOLD:
         problem, kernel = _convolution_unfold.product(given), AMX
@@ -222,14 +221,18 @@ def choose(given: ConvProblem, layout: Layout, assumed: Assumed) -> Choice:
     )
 
 
-def amx_parts(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: Assumed) -> int:
-    """Return how many bfloat16 parts of an element AMX may multiply; 0 where it may not."""
+def amx_parts(problem: ConvProblem, assumed: Assumed, accumulate: bool) -> int:
+    """Return how many bfloat16 parts of an element AMX may multiply; 0 where it may not.
+
+    Of the problem before rows are joined, so that the bits of a result do not depend on its batch.
+    """
+    tiles = _tiles(problem.dtype == 3)
     if not tiles.has_amx or problem.dtype not in _convolution_split.PARTS:
         return 0
     parts = _convolution_split.PARTS[problem.dtype]
     if parts > 1:
         # What a result was added to cannot be computed again.
-        again = assumed == Assumed.MODERATE and not layout.accumulate
+        again = assumed == Assumed.MODERATE and not accumulate
         tile = AMX_ROWS, AMX_COLUMNS, AMX_K
         if not again or not _convolution_split.pays(problem, tiles.lanes, tile):
             return 0
@@ -257,7 +260,9 @@ def _reads_tiles(problem: ConvProblem, work: Taps) -> bool:
     )
 
 
-def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: Assumed) -> int:
+def choose_kernel(
+    problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: Assumed, parts: int
+) -> int:
     """Weigh the kernels by the share of lanes at work and by the cost of changing layout."""
     last, lanes = layout.diff_src_channels_last, tiles.lanes
     direct = last and layout.diff_dst_channels_last
@@ -286,7 +291,6 @@ def choose_kernel(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: A
     passes = 0.8 if whole_rows and problem.dtype in (0, 3) and width >= 2 * lanes else 0.7
     if passes < 0.8 and problem.transposed and problem.strides[2] > 1:
         passes *= 0.6  # its window is sorted by residues
-    parts = amx_parts(problem, layout, tiles, assumed)
     rate = _convolution_split.RATES[parts] if parts else 1.0
     scores = {}
     if parts < 2:

@@ -36,6 +36,7 @@ from gradops_cy._convolution_choice import (
     SCATTER,
     Assumed,
     Layout,
+    amx_parts,
     choose,
 )
 from gradops_cy._convolution_problem import ConvProblem
@@ -97,7 +98,8 @@ class Plan:
         self.problem = problem
         joined = problem.joined(layout.joins)
         self._joined = joined != problem
-        self.choice = choose(joined, layout, assumed)
+        parts = amx_parts(problem, assumed, layout.accumulate)
+        self.choice = choose(joined, layout, assumed, parts)
         self.cut = _convolution_blocks.cut(self.choice, num_threads)
         self.num_threads = max(1, min(num_threads, self.cut.tasks, problem.flop // THREAD_FLOP))
         self.packs_in_tasks = self.cut.packs_in_tasks

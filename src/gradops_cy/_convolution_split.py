@@ -29,12 +29,14 @@ GAIN = 1.05
 def pays(problem: ConvProblem, lanes: int, tile: tuple[int, int, int]) -> bool:
     """Return whether AMX on parts is faster than multiply-adds.
 
-    Whatever the layout: the bits of a result should not depend on it.
+    Whatever the layout and the batch: the bits of a result should not depend on them.
     """
     parts = PARTS[problem.dtype]
     taps, inputs, outputs = prod(problem.kernel), problem.input_channels, problem.output_channels
-    split = SPLIT[parts] * outputs * prod(problem.diff_dst)
-    unsplit = UNSPLIT[parts] * inputs * prod(problem.diff_src)
+    images = problem.batch * (problem.diff_src[0] if problem.rank < 3 else 1)
+    sources = prod(problem.diff_dst[-problem.rank :])
+    split = SPLIT[parts] * outputs * sources
+    unsplit = UNSPLIT[parts] * inputs * prod(problem.diff_src[-problem.rank :])
     pack = PACK * taps * outputs * inputs
     rows, columns, depth = tile
     _, height, width = counts(problem)
@@ -42,14 +44,16 @@ def pays(problem: ConvProblem, lanes: int, tile: tuple[int, int, int]) -> bool:
         # The columns of SCATTER, where positions are those of diff_dst and results stay in cache.
         inputs *= taps
         split, unsplit = split // 2, 0
-        height, width = 1, prod(problem.diff_dst)
+        height, width = 1, sources
     elif taps > MOST_TAPS:
         return False
+    if problem.joinable:
+        height, width = 1, sources
     # Rows by themselves, or run into each other.
     pitch = width + (problem.kernel[2] - 1) // (problem.strides[2] if problem.transposed else 1)
     tiles = min(height * up(width, rows), up((height - 1) * pitch + width, rows))
     whole = inputs / up(inputs, columns) * outputs / up(outputs, depth) * height * width / tiles
-    products = problem.flop / 2
-    moves = problem.groups * (problem.batch * (split + unsplit) + pack)
+    products = problem.flop / 2 / images
+    moves = problem.groups * (split + unsplit + pack)
     other = products / (1.0 if problem.groups > 1 else max(0.7, inputs / up(inputs, lanes)))
     return GAIN * (products / (RATES[parts] * whole) + moves) < other

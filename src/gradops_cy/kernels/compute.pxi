@@ -307,7 +307,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef char *base = result_place(work, task, group, residue, out_step)
     cdef Pending pending
     cdef Py_ssize_t side = 2 // work.b.nv           # channel blocks that are stored together
-    cdef Py_ssize_t beside
+    cdef Py_ssize_t beside = 0
     cdef int buffer = 0
     # Every tile asks for its share of what is ahead, as much as it uses itself.
     cdef Py_ssize_t tiles = count[0] * rows * ((end + limit - 1) // limit)
