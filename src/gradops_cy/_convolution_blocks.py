@@ -236,13 +236,17 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
     counts, kernel = choice.counts, choice.problem.kernel
     # A window of three axes is mostly halo unless the block is large.
     limit = BLOCK_POSITIONS * (4 if choice.windowed and kernel[0] > 1 else 1)
-    limit *= 2 if choice.tiled else 1  # which are fast, so that a halo costs more
+    # Kernels that are fast, or transpose what they read: a halo costs them more.
+    boxed = choice.over_groups and choice.windowed
+    limit *= 2 if choice.tiled else 4 if boxed else 1
     growing = [axis for axis in (1, 0) if block[axis] < counts[axis]]
     while growing:
         axis = max(growing, key=lambda a: kernel[a] / block[a])
         extent = min(2 * block[axis], counts[axis])
         larger = resized(block, axis, extent)
         enough = prod(larger) > limit and block[axis] > 2
+        if boxed and kernel[axis] == 1:  # images share no weights worth keeping
+            enough = prod(larger) > BLOCK_POSITIONS // 2
         if enough or not fits(larger):
             growing.remove(axis)
             continue
