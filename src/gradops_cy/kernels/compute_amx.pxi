@@ -1,0 +1,222 @@
+# AMX and PAIRS: tiles over units of positions, and what is asked for while they multiply.
+
+# A tile's results on their way to diff_src.
+cdef struct Pending:
+    Py_ssize_t first        # position of the unit, and how many
+    Py_ssize_t positions
+    Py_ssize_t channels
+    char *c
+    char *dst               # where the unit's first position goes
+
+
+cdef void store_pending(const Work *work, const Py_ssize_t *count, const Pending *p,
+                        const Py_ssize_t *step, int *fine) noexcept nogil:
+    """Round a tile's results into diff_src."""
+    cdef Py_ssize_t end = p.first + p.positions
+    cdef Py_ssize_t row_pitch = work.axis[2].window if work.b.flatten else end
+    cdef Py_ssize_t rows = count[1] if work.b.flatten else 1
+    cdef Py_ssize_t pitch = work.b.result_pitch
+    cdef Py_ssize_t at = p.first
+    cdef Py_ssize_t row, column, stop, span, i
+    cdef char *c
+    while at < end:
+        row, column = at // row_pitch, at % row_pitch
+        if row >= rows:
+            return
+        stop = min(end, (row + 1) * row_pitch)
+        span = min(stop - at, count[2] - column)
+        c = p.c + (at - p.first) * result_unit(work)
+        at = stop
+        if span > 0 and channels_first(work):
+            if work.b.parts > 1:
+                for i in range(p.channels):
+                    fine[0] &= unsplit(<float *> c + i * pitch, span)
+            store_rows(work.b.dtype, c, pitch, p.dst + row * step[1] + column * step[2],
+                       work.diff_src.stride[1], p.channels, span, work.accumulate)
+        elif span > 0:
+            if work.b.parts > 1:
+                for i in range(span):
+                    fine[0] &= unsplit(<float *> c + i * pitch, p.channels)
+            store_rows(work.b.dtype, c, pitch, p.dst + row * step[1] + column * step[2], step[2],
+                       span, p.channels, work.accumulate)
+
+
+cdef const char *point_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                             Py_ssize_t chunk, const Py_ssize_t *residue, const Scratch *s,
+                             Py_ssize_t *offset, Py_ssize_t *step) noexcept nogil:
+    """Return where a class's first position is read, the bytes to each tap, and to d, h and w."""
+    cdef Py_ssize_t t, axis
+    cdef Py_ssize_t pitch = window_pitch(work, chunk) * work.window_size
+    cdef const Py_ssize_t *tap
+    cdef const char *source = s.window
+    if work.b.kernel == PAIRS:
+        point_pairs(work, chunk, residue, offset, step)
+        return source
+    if work.b.windowed:
+        for t in range(residue[3], residue[4]):
+            offset[t - residue[3]] = first_entry(work, work.tap + 3 * t) * pitch
+        step[2] = pitch
+        step[1] = step[2] * work.axis[2].window
+        step[0] = step[1] * work.axis[1].window
+        return source
+    source = work.diff_dst.data + task.image * work.diff_dst.stride[0]
+    source += (group * work.b.output_channels + first) * work.diff_dst.stride[1]
+    for axis in range(3):
+        step[axis] = work.axis[axis].in_step * work.diff_dst.stride[2 + axis]
+        source += task.start[axis] * step[axis]
+    for t in range(residue[3], residue[4]):
+        tap = work.tap + 3 * t
+        offset[t - residue[3]] = 0
+        for axis in range(3):
+            offset[t - residue[3]] += (
+                work.axis[axis].offset[tap[axis]] * work.diff_dst.stride[2 + axis])
+    return source
+
+
+# Memory that comes later, to be asked for in even shares.
+cdef struct Ahead:
+    const char *place
+    Py_ssize_t bytes
+
+
+cdef Ahead panels_ahead(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                        Py_ssize_t chunk, const Py_ssize_t *residue, Py_ssize_t begin,
+                        Py_ssize_t end, Py_ssize_t panel, const Scratch *s) noexcept nogil:
+    """Return the panels that come after those of `begin` to `end` - 1, if they do not stay in cache.
+
+    After the last ones the first.
+    """
+    cdef Py_ssize_t next = end if end < task.block_end else task.block_begin
+    cdef Py_ssize_t width = work.block[4 * next + 2] * AMX_COLUMNS
+    cdef Ahead ahead
+    ahead.place, ahead.bytes = NULL, 0
+    if work.b.kernel == AMX and work.packing == NULL and work.blocks * panel > L2_PANELS:
+        ahead.place = panel_of(work, group, work.block + 4 * next, first, width, s)
+        ahead.place += residue[3] * window_pitch(work, chunk) * width * work.window_size
+        ahead.bytes = (end - begin) * panel
+    return ahead
+
+
+cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                      Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
+                      const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
+                      const Scratch *s, int more, int *fine) noexcept nogil:
+    """Compute a residue class with AMX tiles, as many channel blocks at a time as stay in cache."""
+    cdef Py_ssize_t panel = (residue[4] - residue[3]) * window_pitch(work, chunk) * work.window_size
+    cdef Py_ssize_t blocks, end
+    cdef Ahead ahead
+    panel *= work.b.nv * AMX_COLUMNS
+    blocks = max(1, AMX_PANELS // max(1, panel))
+    while block_begin < block_end:
+        end = min(block_end, block_begin + blocks)
+        ahead = panels_ahead(work, task, group, first, chunk, residue, block_begin, end, panel, s)
+        compute_tiles(work, task, group, first, chunk, block_begin, end, residue, count, c, s, more,
+                      end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS, &ahead,
+                      fine)
+        block_begin = end
+
+
+cdef inline bint row_outside(const Work *work, const Task *task, const Py_ssize_t *tap,
+                             Py_ssize_t jd, Py_ssize_t jh) noexcept nogil:
+    return (source_of(&work.axis[0], task.start[0], tap[0], jd) < 0
+            or source_of(&work.axis[1], task.start[1], tap[1], jh) < 0)
+
+
+cdef void trim_taps(const Work *work, const Task *task, const Py_ssize_t *residue, Py_ssize_t jd,
+                    Py_ssize_t jh, Py_ssize_t *low, Py_ssize_t *high) noexcept nogil:
+    """Leave out the first and the last taps of a class that read rows outside: zeros."""
+    low[0], high[0] = 0, residue[4] - residue[3]
+    if work.b.flatten:
+        return
+    while low[0] < high[0] and row_outside(work, task, work.tap + 3 * (residue[3] + low[0]), jd, jh):
+        low[0] += 1
+    while low[0] < high[0] and row_outside(work, task, work.tap + 3 * (residue[3] + high[0] - 1),
+                                           jd, jh):
+        high[0] -= 1
+
+
+cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                        Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
+                        const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
+                        const Scratch *s, int more, int stream, const Ahead *ahead,
+                        int *fine) noexcept nogil:
+    """Compute some channel blocks of a residue class; c is [position][channel], or the reverse.
+
+    Direct, the results of 32 channels go on to diff_src when the next ones are on their way: what AMX
+    has just stored cannot be loaded at once. Without a window the last tile of a unit begins early
+    enough to end with it.
+    """
+    cdef Py_ssize_t kc = window_pitch(work, chunk)
+    cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
+    cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
+    cdef bint first_channels = channels_first(work)
+    cdef Py_ssize_t c_step = result_unit(work)      # from position to position
+    cdef Py_ssize_t c_channel = c_pitch if first_channels else work.size
+    cdef Py_ssize_t unit = unit_length(work, count)
+    cdef Py_ssize_t end = unit if work.b.windowed else count[2]
+    cdef Py_ssize_t limit = min(AMX_ROWS * 4 // work.b.nv,
+                                unit if work.b.windowed else end // AMX_ROWS * AMX_ROWS)
+    cdef Py_ssize_t rows = unit_rows(work, count)
+    cdef Py_ssize_t jd, jh, j, at, i, height, low, high
+    cdef Py_ssize_t step[3]
+    cdef Py_ssize_t out_step[3]
+    cdef const Py_ssize_t *block
+    cdef const char *weights
+    cdef const char *source = point_tiles(work, task, group, first, chunk, residue, s, offset, step)
+    cdef const char *unit_source
+    cdef char *target
+    cdef char *base = result_place(work, task, group, residue, out_step)
+    cdef Pending pending
+    cdef Py_ssize_t side = 2 // work.b.nv           # channel blocks that are stored together
+    cdef Py_ssize_t beside = 0
+    cdef int buffer = 0
+    # Lines that each step along k asks for.
+    cdef Py_ssize_t steps = count[0] * rows * ((end + limit - 1) // limit) * (block_end - block_begin)
+    cdef Py_ssize_t lines = 0
+    cdef Py_ssize_t fetched = 0
+    steps *= max(1, (residue[4] - residue[3]) * (kc // AMX_K))
+    lines = (ahead.bytes // 64 + steps - 1) // steps
+    pending.first = pending.positions = 0
+    for jd in range(count[0]):
+        for jh in range(rows):
+            unit_source = source + jd * step[0] + jh * step[1]
+            trim_taps(work, task, residue, jd, jh, &low, &high)
+            j = 0
+            while j < end:
+                height = (min(limit, end - j) + AMX_ROWS - 1) // AMX_ROWS
+                at = j if work.b.windowed else min(j, end - height * AMX_ROWS)
+                for i in range(block_begin, block_end):
+                    block = work.block + 4 * i
+                    weights = panel_of(work, group, block, first, block[2] * AMX_COLUMNS, s)
+                    weights += work.window_size * (residue[3] + low) * kc * block[2] * AMX_COLUMNS
+                    if work.b.direct:
+                        beside = (i - block_begin) % side
+                        target = s.result + buffer * (4 // work.b.nv * AMX_ROWS) * c_pitch
+                        target += beside * AMX_COLUMNS * work.size
+                    else:
+                        target = c + ((jd * rows + jh) * unit + at) * c_step
+                        target += (block[0] - work.block[4 * task.block_begin]) * c_channel
+                    if first_channels:
+                        run_pairs(work.b.parts, block[2], height, stream, high - low, kc, weights,
+                                  unit_source + at * step[2], work.b.pair_pitch, offset + low,
+                                  target, c_pitch, more)
+                    else:
+                        run_amx(work.b.parts, height, block[2], stream, high - low, kc,
+                                unit_source + at * step[2], step[2], offset + low, weights, target,
+                                c_pitch, more, ahead.place + fetched, lines)
+                        fetched += lines * (high - low) * kc // AMX_K * 64
+                        if fetched >= ahead.bytes:
+                            lines = 0
+                    if work.b.direct and (beside + 1 == side or i + 1 == block_end):
+                        store_pending(work, count, &pending, out_step, fine)
+                        target -= beside * AMX_COLUMNS * work.size
+                        pending.first, pending.positions = j, min(limit, end - j)
+                        pending.channels, pending.c = block[1], target + (j - at) * c_step
+                        block -= 4 * beside
+                        pending.channels += beside * block[1]
+                        pending.dst = base + block[0] * work.diff_src.stride[1]
+                        pending.dst += jd * out_step[0] + jh * out_step[1]
+                        buffer = 1 - buffer
+                j += limit
+    if work.b.direct:
+        store_pending(work, count, &pending, out_step, fine)
