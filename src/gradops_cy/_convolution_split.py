@@ -22,8 +22,6 @@ RATES = {1: 8.0, 2: 3.3, 3: 2.2}
 SPLIT, UNSPLIT, PACK = {2: 12, 3: 30}, {2: 6, 3: 12}, 12
 # Taps whose weights are split together.
 MOST_TAPS = 128
-# What AMX on parts has to gain to be chosen.
-GAIN = 1.05
 
 
 def pays(problem: ConvProblem, lanes: int, tile: tuple[int, int, int]) -> bool:
@@ -36,6 +34,8 @@ def pays(problem: ConvProblem, lanes: int, tile: tuple[int, int, int]) -> bool:
     images = problem.batch * (problem.diff_src[0] if problem.rank < 3 else 1)
     sources = prod(problem.diff_dst[-problem.rank :])
     split = SPLIT[parts] * outputs * sources
+    if problem.transposed and max(problem.strides) > 1:
+        split += split // 5  # the window is sorted by residues
     unsplit = UNSPLIT[parts] * inputs * prod(problem.diff_src[-problem.rank :])
     pack = PACK * taps * outputs * inputs
     rows, columns, depth = tile
@@ -56,4 +56,4 @@ def pays(problem: ConvProblem, lanes: int, tile: tuple[int, int, int]) -> bool:
     products = problem.flop / 2 / images
     moves = problem.groups * (split + unsplit + pack)
     other = products / (1.0 if problem.groups > 1 else max(0.7, inputs / up(inputs, lanes)))
-    return GAIN * (products / (RATES[parts] * whole) + moves) < other
+    return products / (RATES[parts] * whole) + moves < other
