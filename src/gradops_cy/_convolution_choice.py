@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -29,6 +28,9 @@ KERNEL_NAMES = ("rows", "columns", "grouped", "amx", "depthwise", "scatter", "pa
 AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
 # Bytes of weights that a tile of positions passes by.
 AMX_PANELS = 1 << 18
+# What a plan takes for granted of the values; whatever breaks it takes another plan. That sums of
+# bfloat16 parts are finite, that the weights are, or nothing.
+MODERATE, FINITE, NOTHING = range(3)
 # A row longer than this is cut into blocks.
 BLOCK_WIDTH = 2048
 
@@ -49,14 +51,6 @@ def _tiles(f64: bool) -> Tiles:
     return Tiles(*KERNELS.tile_shapes(f64))
 
 
-class Assumed(IntEnum):
-    """What a plan takes for granted of the values. Whatever breaks it takes the next plan."""
-
-    MODERATE = 0  # what bfloat16 parts of them sum up to is finite
-    FINITE = 1  # the weights are
-    NOTHING = 2
-
-
 class Layout(NamedTuple):
     """What the arrays' strides allow."""
 
@@ -74,7 +68,7 @@ class Choice:
     given: ConvProblem
     problem: ConvProblem  # the one given, or what unfolding it leaves
     layout: Layout
-    assumed: Assumed
+    assumed: int
     tiles: Tiles
     kernel: int
     parts: int  # of bfloat16, that AMX tiles multiply; or 0
@@ -117,12 +111,12 @@ class Choice:
     @property
     def exact_halo(self) -> bool:
         """Whether products with padding are left out: there are weights of which zero makes NaN."""
-        return self.assumed == Assumed.NOTHING
+        return self.assumed == NOTHING
 
     @property
-    def otherwise(self) -> Assumed:
+    def otherwise(self) -> int:
         """What may be assumed of values that break what this plan assumes."""
-        return Assumed.FINITE if self.parts > 1 else Assumed.NOTHING
+        return FINITE if self.parts > 1 else NOTHING
 
     @property
     def out_steps(self) -> Triple:
@@ -175,7 +169,7 @@ class Choice:
         return axis_of(axes[number], problem.diff_src[number], problem.diff_dst[number], block)
 
 
-def choose(given: ConvProblem, layout: Layout, assumed: Assumed, parts: int) -> Choice:
+def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choice:
     """Choose the kernel and decide what it reads and writes without scratch."""
     tiles = _tiles(given.dtype == 3)
     kernel = choose_kernel(given, layout, tiles, assumed, parts)
@@ -221,7 +215,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: Assumed, parts: int) -> 
     )
 
 
-def amx_parts(problem: ConvProblem, assumed: Assumed, accumulate: bool) -> int:
+def amx_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:
     """Return how many bfloat16 parts of an element AMX may multiply; 0 where it may not.
 
     Of the problem before rows are joined, so that the bits of a result do not depend on its batch.
@@ -232,7 +226,7 @@ def amx_parts(problem: ConvProblem, assumed: Assumed, accumulate: bool) -> int:
     parts = _convolution_split.PARTS[problem.dtype]
     if parts > 1:
         # What a result was added to cannot be computed again.
-        again = assumed == Assumed.MODERATE and not accumulate
+        again = assumed == MODERATE and not accumulate
         tile = AMX_ROWS, AMX_COLUMNS, AMX_K
         if not again or not _convolution_split.pays(problem, tiles.lanes, tile):
             return 0
@@ -261,7 +255,7 @@ def _reads_tiles(problem: ConvProblem, work: Taps) -> bool:
 
 
 def choose_kernel(
-    problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: Assumed, parts: int
+    problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int, parts: int
 ) -> int:
     """Weigh the kernels by the share of lanes at work and by the cost of changing layout."""
     last, lanes = layout.diff_src_channels_last, tiles.lanes
@@ -318,4 +312,4 @@ def choose_kernel(
             scores[PAIRS] = scores[AMX] * gain
     best = max(scores, key=lambda kernel: scores[kernel])
     # The kernels that can leave out products with padding.
-    return ROWS if assumed == Assumed.NOTHING and best not in (GROUPED, SCATTER) else best
+    return ROWS if assumed == NOTHING and best not in (GROUPED, SCATTER) else best

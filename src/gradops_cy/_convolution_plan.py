@@ -32,9 +32,10 @@ from gradops_cy._convolution_choice import (
     GROUPED,
     KERNEL_NAMES,
     KERNELS,
+    MODERATE,
+    NOTHING,
     ROWS,
     SCATTER,
-    Assumed,
     Layout,
     amx_parts,
     choose,
@@ -84,7 +85,7 @@ class Plan:
     layout : Layout
     num_threads : int
         Only how the work is cut depends on it.
-    assumed : Assumed
+    assumed : int
         What is taken for granted of the values: what computes them finds out.
     """
 
@@ -93,7 +94,7 @@ class Plan:
         problem: ConvProblem,
         layout: Layout,
         num_threads: int,
-        assumed: Assumed = Assumed.MODERATE,
+        assumed: int = MODERATE,
     ) -> None:
         self.problem = problem
         joined = problem.joined(layout.joins)
@@ -230,7 +231,7 @@ class Plan:
         weights = self._packable(weights)
         fine: bool = self._program.pack(weights, packed, staging, self.num_threads)
         _give(staging)
-        return fine or self.choice.assumed == Assumed.NOTHING
+        return fine or self.choice.assumed == NOTHING
 
     def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> bool:
         """Compute diff_src from (N, C, D, H, W) views and packed weights.
@@ -303,7 +304,7 @@ class Plan:
 
 
 @lru_cache(maxsize=128)
-def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, assumed: Assumed) -> Plan:
+def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, assumed: int) -> Plan:
     """Return the plan of a problem; the cache is bounded and holds tables, never weights."""
     return Plan(problem, layout, num_threads, assumed)
 
@@ -337,7 +338,7 @@ def _joins(tensor: Array) -> int:
 
 
 def prepare(
-    problem: ConvProblem, layout: Layout, num_threads: int, weights: Array, assumed: Assumed
+    problem: ConvProblem, layout: Layout, num_threads: int, weights: Array, assumed: int
 ) -> tuple[Plan, Array]:
     """Return the first plan that suits the (g, O, I, D, H, W) weights, and them packed for it."""
     while True:
@@ -359,6 +360,6 @@ def execute(
 ) -> None:
     """Plan, pack and run, on (N, C, D, H, W) tensors and (g, O, I, D, H, W) weights."""
     arranged = layout_of(problem, diff_dst, diff_src, accumulate)
-    plan = plan_for(problem, arranged, num_threads, Assumed.MODERATE)
+    plan = plan_for(problem, arranged, num_threads, MODERATE)
     while not plan.execute(diff_dst, weights, diff_src):
         plan = plan_for(problem, arranged, num_threads, plan.choice.otherwise)

@@ -12,12 +12,12 @@ import numpy as np
 from gradops_cy import _arrays, _attributes, _convolution_plan, _threads
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_call import ConvAttributes, FormOf
-from gradops_cy._convolution_choice import Assumed, Layout
+from gradops_cy._convolution_choice import MODERATE, Layout
 from gradops_cy._convolution_plan import Plan
 
 # The weights as given, and their plan and panels for every layout, number of threads and kind of
 # values met so far.
-_State = tuple[Array, dict[tuple[Layout, int, Assumed], tuple[Plan, Array]]]
+_State = tuple[Array, dict[tuple[Layout, int, int], tuple[Plan, Array]]]
 
 
 class ConvolutionPlan:
@@ -182,7 +182,7 @@ class ConvolutionPlan:
         state: _State,
         layout: Layout,
         threads: int,
-        assumed: Assumed = Assumed.MODERATE,
+        assumed: int = MODERATE,
     ) -> tuple[Plan, Array]:
         weights, prepared = state
         found = prepared.get((layout, threads, assumed))
