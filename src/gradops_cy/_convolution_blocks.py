@@ -36,6 +36,8 @@ BLOCK_POSITIONS = 512
 BOX_VECTORS = 2
 # The spread rows of a vector of lanes should stay there too.
 RING_BYTES = 1 << 15
+# Positions of SCATTER that are multiplied in less time than the weights take to arrive.
+FEW_POSITIONS = 64
 # Below this a task is not worth its own window.
 TASK_FLOP = 1 << 21
 
@@ -133,7 +135,9 @@ def _cut_for_scatter(whole: Cut, num_threads: int) -> Cut:
     # The product has its own size; it is the sums that a smaller block makes smaller.
     while found.box_bytes > WORKSPACE // 2 and (smaller := _half_scatter_block(found)):
         found = smaller
-    wanted = 2 * num_threads if num_threads > 1 else 1
+    # Few positions wait for the weights, which the one task that uses them packs in its cache.
+    few = found.packs_in_tasks and problem.batch * prod(problem.diff_dst) < FEW_POSITIONS
+    wanted = 2 * num_threads if num_threads > 1 and not few else 1
     while found.tasks < wanted and problem.flop // found.tasks > TASK_FLOP:
         parts = _half_groups(found) or _half_scatter_block(found)
         if parts is None:

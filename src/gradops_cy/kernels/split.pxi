@@ -59,22 +59,35 @@ cdef void split_tap(const Weights *w, const float *rows, Py_ssize_t width, char 
         split_step(w.dtype, across + i * AMX_K, dst + i * AMX_K * 2, width * AMX_K * 2)
 
 
-cdef void split_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
-                      Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
-    """Pack one chunk of one block."""
-    cdef Weights real = w[0]
+cdef void split_steps(const Weights *w, const Weights *real, Py_ssize_t group,
+                      const Py_ssize_t *block, Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t tap,
+                      char *panel, char *staging) noexcept nogil:
+    """Pack one chunk of one block, the taps of `real`, which begin at `tap`."""
     cdef Py_ssize_t width = block[2]
-    cdef Py_ssize_t step_bytes = AMX_K * width * w.size
-    cdef Py_ssize_t steps = (chunk + AMX_K - 1) // AMX_K
     cdef Py_ssize_t step_rows = AMX_K * width
+    cdef Py_ssize_t steps = (chunk + AMX_K - 1) // AMX_K
     cdef float *rows = <float *> (staging + place_bytes(w.taps))
     cdef Py_ssize_t step, t, low, high
-    real.size = sizeof(float)
     for step in range(steps):
         low, high = step * AMX_K, min((step + 1) * AMX_K, chunk)
-        pack_rows(&real, group, block, first + low, first + high, <char *> rows, step_rows, staging)
-        for t in range(w.taps):
+        pack_rows(real, group, block, first + low, first + high, <char *> rows, step_rows, staging)
+        for t in range(real.taps):
             memset(rows + t * step_rows + (high - low) * width, 0,
                    (step_rows - (high - low) * width) * sizeof(float))
-            split_tap(w, rows + t * step_rows, width, panel + (t * steps + step) * step_bytes,
-                      <float *> staging)
+            split_tap(w, rows + t * step_rows, width,
+                      panel + ((tap + t) * steps + step) * step_rows * w.size, <float *> staging)
+
+
+cdef void split_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
+                      Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
+    """Pack one chunk of one block: all taps at once only where they lie side by side."""
+    cdef Weights real = w[0]
+    cdef Py_ssize_t t
+    real.size = sizeof(float)
+    if w.order == BY_TAP:
+        split_steps(w, &real, group, block, first, chunk, 0, panel, staging)
+        return
+    real.taps = 1
+    for t in range(w.taps):
+        real.tap = w.tap + 3 * t
+        split_steps(w, &real, group, block, first, chunk, t, panel, staging)
