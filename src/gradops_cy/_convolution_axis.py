@@ -75,8 +75,12 @@ class AxisTaps:
         _, gaps, _ = self._starts
         if not len(gaps):
             return 1, 0
-        heads = np.flatnonzero(np.roll(gaps, 1) > block)
+        heads = self._heads(block)
         return len(heads), int(np.add.reduceat(np.minimum(gaps, block), heads).max())
+
+    def _heads(self, block: int) -> Ints:
+        """Return the offsets behind a gap that no block fills, before the first the last one."""
+        return np.flatnonzero(np.roll(self._starts[1], 1) > block)
 
     def tables(self, block: int, phased: bool, indexed: int) -> tuple[Ints, Ints, Ints]:
         """Return runs, entries and the index of the first `indexed` taps.
@@ -95,8 +99,7 @@ class AxisTaps:
         entries += np.arange(len(entries), dtype=np.intp) * step
         positions = np.arange(1 if phased else block, dtype=np.intp)
         if phased or step == 1:
-            # Behind a gap that no block fills; before the first is that of the last.
-            heads = firsts[np.roll(gaps, 1) > block]
+            heads = firsts[self._heads(block)]
             index = firsts[place[:indexed], np.newaxis] + positions
         else:
             entries.sort()
@@ -123,6 +126,11 @@ class Axis:
     def window(self) -> int:
         """Number of source coordinates that a block reads."""
         return self.taps.window(self.block)
+
+    @cached_property
+    def runs(self) -> tuple[int, int]:
+        """How many runs of the window consecutive positions read, and the longest one."""
+        return self.taps.runs(self.block)
 
     @property
     def adjacent(self) -> bool:

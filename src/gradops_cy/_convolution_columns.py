@@ -27,7 +27,7 @@ def row_pitch(choice: Choice, width: int) -> int:
     AMX keeps each run of a row in a plane of its own: residues modulo a stride.
     """
     axis = choice.axis(2, width)
-    return axis.taps.runs(width)[1] if choice.kernel == AMX else axis.window
+    return axis.runs[1] if choice.kernel == AMX else axis.window
 
 
 def _cost(choice: Choice, positions: int) -> float:

@@ -179,14 +179,12 @@ class Plan:
         }
         # These kernels find a tap in the window by an index; merged taps follow the first.
         indexed = choice.phased or (choice.kernel == ROWS and choice.windowed)
+        depth, height, _ = cut.axes
+        plane = depth.window * height.window * cut.row_pitch if cut.planes else 0
         axes = [
-            table(axis, choice.phased, len(axis.taps) // merge if indexed else 0)
-            for axis, merge in zip(cut.axes, (1, 1, cut.merge), strict=True)
+            table(axis, choice.phased, len(axis.taps) // merge if indexed else 0, apart)
+            for axis, merge, apart in zip(cut.axes, (1, 1, cut.merge), (0, 0, plane), strict=True)
         ]
-        if cut.planes:
-            depth, height, width = cut.axes
-            plane = depth.window * height.window * cut.row_pitch
-            axes[2] = table(width, True, len(width.taps), plane)
         sources = axes
         if choice.unfolds:
             sources = [table(axis, False, len(axis.taps)) for axis in cut.sources]

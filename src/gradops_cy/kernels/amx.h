@@ -54,48 +54,32 @@ INLINE void amx_store(const int mr, const int nv, char *c, ptrdiff_t c_pitch) {
     if (mr == 2 && nv == 2) _tile_stored(3, c1 + 64, c_pitch);
 }
 
-/* Products of one pair of parts: tiles 4 and 5 hold a's, 6 and 7 b's. The first product loads both,
- * the next ones what differs. A(tile, half, part) and B(tile, half, part) load a tile of either. */
-#define AMX_FIRST(A, B, pa, pb)                                                                    \
+/* The product of a part of a, in tiles 4 and 5, and one of b, in 6 and 7; what the product before it
+ * has loaded is not loaded again. A(tile, half, part) and B(tile, half, part) load a tile of either. */
+#define AMX_PRODUCT(A, B, pa, pb, load_a, load_b)                                                  \
     do {                                                                                           \
-        A(4, 0, pa);                                                                               \
-        B(6, 0, pb);                                                                               \
+        if (load_a) A(4, 0, pa);                                                                   \
+        if (load_b) B(6, 0, pb);                                                                   \
         AMX_DPBF16(0, 4, 6);                                                                       \
-        if (nv == 2) { B(7, 1, pb); AMX_DPBF16(1, 4, 7); }                                         \
-        if (mr == 2) { A(5, 1, pa); AMX_DPBF16(2, 5, 6); }                                         \
+        if (nv == 2) { if (load_b) B(7, 1, pb); AMX_DPBF16(1, 4, 7); }                             \
+        if (mr == 2) { if (load_a) A(5, 1, pa); AMX_DPBF16(2, 5, 6); }                             \
         if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);                                               \
     } while (0)
-#define AMX_NEXT_A(A, pa)                                                                          \
+/* One step along k: PRODUCT(part of positions, of weights, load positions, weights), in the same order
+ * for both kernels. Of three parts the products of less than 2**-24 are left out. */
+#define AMX_STEP(PRODUCT)                                                                          \
     do {                                                                                           \
-        A(4, 0, pa);                                                                               \
-        AMX_DPBF16(0, 4, 6);                                                                       \
-        if (nv == 2) AMX_DPBF16(1, 4, 7);                                                          \
-        if (mr == 2) { A(5, 1, pa); AMX_DPBF16(2, 5, 6); }                                         \
-        if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);                                               \
-    } while (0)
-#define AMX_NEXT_B(B, pb)                                                                          \
-    do {                                                                                           \
-        B(6, 0, pb);                                                                               \
-        AMX_DPBF16(0, 4, 6);                                                                       \
-        if (mr == 2) AMX_DPBF16(2, 5, 6);                                                          \
-        if (nv == 2) { B(7, 1, pb); AMX_DPBF16(1, 4, 7); }                                         \
-        if (mr == 2 && nv == 2) AMX_DPBF16(3, 5, 7);                                               \
-    } while (0)
-/* One step along k, products of parts of positions and weights in the same order for both kernels:
- * of three parts those of less than 2**-24 are left out. */
-#define AMX_STEP(FIRST, POSITIONS, WEIGHTS)                                                        \
-    do {                                                                                           \
-        FIRST(0, parts - 1);                                                                       \
+        PRODUCT(0, parts - 1, 1, 1);                                                               \
         if (parts == 2) {                                                                          \
-            POSITIONS(1);                                                                          \
-            WEIGHTS(0);                                                                            \
-            POSITIONS(0);                                                                          \
+            PRODUCT(1, 1, 1, 0);                                                                   \
+            PRODUCT(1, 0, 0, 1);                                                                   \
+            PRODUCT(0, 0, 1, 0);                                                                   \
         } else if (parts == 3) {                                                                   \
-            WEIGHTS(1);                                                                            \
-            POSITIONS(1);                                                                          \
-            WEIGHTS(0);                                                                            \
-            POSITIONS(2);                                                                          \
-            POSITIONS(0);                                                                          \
+            PRODUCT(0, 1, 0, 1);                                                                   \
+            PRODUCT(1, 1, 1, 0);                                                                   \
+            PRODUCT(1, 0, 0, 1);                                                                   \
+            PRODUCT(2, 0, 1, 0);                                                                   \
+            PRODUCT(0, 0, 1, 0);                                                                   \
         }                                                                                          \
     } while (0)
 
@@ -110,23 +94,19 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
     const ptrdiff_t tile = 16 * nv * 64;
 #define A(t, half, part) _tile_loadd(t, row + 64 * (part) + (half) * 16 * a_pitch, a_pitch)
 #define B(t, half, part) AMX_LOAD_WEIGHTS(t, b + tile * (part) + 64 * (half), nv * 64)
-#define FIRST(of_positions, of_weights) AMX_FIRST(A, B, of_positions, of_weights)
-#define POSITIONS(part) AMX_NEXT_A(A, part)
-#define WEIGHTS(part) AMX_NEXT_B(B, part)
+#define PRODUCT(pp, pw, load_p, load_w) AMX_PRODUCT(A, B, pp, pw, load_p, load_w)
     amx_load(mr, nv, c, c_pitch, accumulate);
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row = a + offset[t];
         for (ptrdiff_t k = 0; k < kc; k += 32, row += 64 * parts, b += tile * parts) {
-            AMX_STEP(FIRST, POSITIONS, WEIGHTS);
+            AMX_STEP(PRODUCT);
             for (ptrdiff_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
         }
     }
     amx_store(mr, nv, c, c_pitch);
 #undef A
 #undef B
-#undef FIRST
-#undef POSITIONS
-#undef WEIGHTS
+#undef PRODUCT
 }
 
 /* The same of mr*16 positions x 16 channels, one part: a tile of weights meets up to four of positions,
@@ -170,21 +150,17 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
     const ptrdiff_t tile = mr * 1024;
 #define A(t, half, part) AMX_LOAD_WEIGHTS(t, a + tile * (part) + 1024 * (half), 64)
 #define B(t, half, part) _tile_loadd(t, row + 16 * b_pitch * (part) + 64 * (half), b_pitch)
-#define FIRST(of_positions, of_weights) AMX_FIRST(A, B, of_weights, of_positions)
-#define POSITIONS(part) AMX_NEXT_B(B, part)
-#define WEIGHTS(part) AMX_NEXT_A(A, part)
+#define PRODUCT(pp, pw, load_p, load_w) AMX_PRODUCT(A, B, pw, pp, load_w, load_p)
     amx_load(mr, nv, c, c_pitch, accumulate);
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row = b + offset[t];
         for (ptrdiff_t k = 0; k < kc; k += 32, row += 16 * b_pitch * parts, a += tile * parts)
-            AMX_STEP(FIRST, POSITIONS, WEIGHTS);
+            AMX_STEP(PRODUCT);
     }
     amx_store(mr, nv, c, c_pitch);
 #undef A
 #undef B
-#undef FIRST
-#undef POSITIONS
-#undef WEIGHTS
+#undef PRODUCT
 }
 
 #define AMX_BY_SHAPE(name, parts, mr, nv, stream, ...)                                             \

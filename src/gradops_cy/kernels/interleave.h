@@ -6,6 +6,17 @@
 
 #define FIRST_HALF(i, h, L) ((i) / 2 + ((i) & 1) * (L))
 #define SECOND_HALF(i, h, L) ((i) / 2 + (L) / 2 + ((i) & 1) * (L))
+/* And back. */
+#define EVENS(i, h, L) (2 * (i))
+#define ODDS(i, h, L) (2 * (i) + 1)
+/* One of these for two vec_f32. */
+#if VECTOR_BYTES == 64
+#define FLOAT_LANES(f) LANES_16(f, 0, 16)
+#elif VECTOR_BYTES == 32
+#define FLOAT_LANES(f) LANES_8(f, 0, 8)
+#else
+#define FLOAT_LANES(f) LANES_4(f, 0, 4)
+#endif
 
 /* n elements in all; the first streams may hold one more than the others. */
 #define DEFINE_INTERLEAVE(real, vec, L, LANE_LIST)                                                 \

@@ -4,8 +4,8 @@
 #ifndef GRADOPS_RESAMPLING_H
 #define GRADOPS_RESAMPLING_H
 
+#include "interleave.h"
 #include "rows.h"
-#include "transpose.h"
 
 enum {
     ROWS_AT_ONCE = 16,        /* rows that add_rows takes: as many streams as prefetchers follow */
@@ -53,31 +53,15 @@ INLINE void load_pair_f32(int dtype, const char *p, vec_f32 *pair) {
 INLINE void order_pair_f32(int dtype, vec_f32 *pair) {
     if (dtype != BF16) return;
     vec_f32 even = pair[0], odd = pair[1];
-#if VECTOR_BYTES == 64
-    pair[0] = __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    pair[1] = __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-#elif VECTOR_BYTES == 32
-    pair[0] = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
-    pair[1] = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
-#else
-    pair[0] = __builtin_shufflevector(even, odd, 0, 4, 1, 5);
-    pair[1] = __builtin_shufflevector(even, odd, 2, 6, 3, 7);
-#endif
+    pair[0] = __builtin_shufflevector(even, odd, FLOAT_LANES(FIRST_HALF));
+    pair[1] = __builtin_shufflevector(even, odd, FLOAT_LANES(SECOND_HALF));
 }
 /* The inverse of order_pair_f32. */
 INLINE void deal_pair_f32(int dtype, vec_f32 *pair) {
     if (dtype != BF16) return;
     vec_f32 low = pair[0], high = pair[1];
-#if VECTOR_BYTES == 64
-    pair[0] = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    pair[1] = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-#elif VECTOR_BYTES == 32
-    pair[0] = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
-    pair[1] = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
-#else
-    pair[0] = __builtin_shufflevector(low, high, 0, 2, 4, 6);
-    pair[1] = __builtin_shufflevector(low, high, 1, 3, 5, 7);
-#endif
+    pair[0] = __builtin_shufflevector(low, high, FLOAT_LANES(EVENS));
+    pair[1] = __builtin_shufflevector(low, high, FLOAT_LANES(ODDS));
 }
 
 /* The hardware stops at the end of a page, and runs behind where several rows are read side by side. */
