@@ -25,7 +25,7 @@ def overhead() -> dict[str, float]:
         work = provider.prepare(case, arrays, "NXC", 1)
         assert work is not None
         works[name] = work
-    timings = interleave(works, budget=0.4, least=100)
+    timings = interleave(works, budget=0.4)
     return {name: timing.minimum * 1e6 for name, timing in timings.items()}
 
 
