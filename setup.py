@@ -13,30 +13,7 @@ from setuptools import Extension, setup
 
 DEBUG = os.environ.get("GRADOPS_DEBUG") == "1"
 KERNELS = Path("src/gradops_cy/kernels")
-FAMILIES = {  # the sources that each family's shims include
-    "convolution": (
-        "convolution",
-        "window",
-        "pairs",
-        "unfold",
-        "compute",
-        "compute_rows",
-        "depthwise",
-        "scatter",
-        "grouped",
-        "boxed",
-        "store",
-        "weights",
-        "probe",
-    ),
-    "resampling": (
-        "resampling",
-        "resampling_passes",
-        "resampling_channels",
-        "resampling_planes",
-        "resampling_width",
-    ),
-}
+FAMILIES = ("convolution", "resampling")
 
 # One set of kernel sources, compiled once per instruction-set tier.
 X86_TIERS = {
@@ -97,10 +74,10 @@ extensions += [
     extension(
         f"gradops_cy.kernels.{family}_{tier}",
         KERNELS / f"{family}_{tier}.pyx",
-        [*headers, *(KERNELS / f"{source}.pxi" for source in sources)],
+        headers,
         flags,
     )
-    for family, sources in FAMILIES.items()
+    for family in FAMILIES
     for tier, flags in TIERS.items()
 ]
 

@@ -10,6 +10,8 @@ from cpython.buffer cimport (Py_buffer, PyBUF_STRIDED, PyBUF_STRIDES, PyBuffer_R
 from cython.parallel cimport prange, threadid
 from libc.string cimport memcpy, memset
 
+include "tasks.pxi"
+
 cdef extern from "rows.h" nogil:
     int F32
     int F64
@@ -385,6 +387,18 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept n
     return unfit
 
 
+cdef int run_tasks(const Work *work, Tasks *tasks, Py_ssize_t thread,
+                   char *scratch) noexcept nogil:
+    """Run a thread's share; return whether a task met what the plan does not assume."""
+    cdef Py_ssize_t tried = 0
+    cdef int unfit = 0
+    cdef Py_ssize_t task = next_task(tasks, thread, &tried)
+    while task >= 0:
+        unfit |= run_task(work, task, scratch)
+        task = next_task(tasks, thread, &tried)
+    return unfit
+
+
 cdef class Program:
     """The tables of a plan, read once, and what is done with them.
 
@@ -472,20 +486,23 @@ cdef class Program:
 
 cdef int run_all(Work *work, diff_dst, diff_src, scratch, int num_threads,
                  bint accumulate) except -1:
-    """Run the tasks; return how many met what the plan does not assume."""
-    cdef Py_ssize_t task, tasks, axis, ranges
+    """Run the tasks; return how many threads met what the plan does not assume."""
+    cdef Py_ssize_t thread, number, axis, ranges
     cdef Py_ssize_t shape[5]
     cdef char *space = read_bytes(scratch, True)
+    cdef Tasks tasks
     cdef int unfit = 0
     work.diff_dst.data = read_array(diff_dst, False, 5, shape, work.diff_dst.stride)
     work.diff_src.data = read_array(diff_src, True, 5, shape, work.diff_src.stride)
     work.accumulate = accumulate
     ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
-    tasks = shape[0] * ranges * work.b.channel_splits * work.b.class_splits
+    number = shape[0] * ranges * work.b.channel_splits * work.b.class_splits
     for axis in range(3):
-        tasks *= work.axis[axis].blocks
-    for task in prange(tasks, nogil=True, schedule="dynamic", num_threads=num_threads):
-        unfit += run_task(work, task, space + threadid() * work.b.scratch_bytes)
+        number *= work.axis[axis].blocks
+    share_tasks(&tasks, number, num_threads)
+    for thread in prange(num_threads, nogil=True, schedule="static", chunksize=1,
+                         num_threads=num_threads):
+        unfit += run_tasks(work, &tasks, thread, space + thread * work.b.scratch_bytes)
     return unfit
 
 

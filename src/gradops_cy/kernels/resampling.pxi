@@ -5,8 +5,10 @@
 
 from cpython.buffer cimport (PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
                              PyObject_GetBuffer)
-from cython.parallel cimport prange, threadid
+from cython.parallel cimport prange
 from libc.string cimport memmove, memset
+
+include "tasks.pxi"
 
 cdef extern from "resampling.h" nogil:
     enum:
@@ -233,6 +235,15 @@ cdef void run_any(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
         run_channels(job, task, memory)
     else:
         run_task(job, task, memory)
+
+
+cdef void run_tasks(const Job *job, Tasks *tasks, Py_ssize_t thread, char *memory) noexcept nogil:
+    """Run a thread's share."""
+    cdef Py_ssize_t tried = 0
+    cdef Py_ssize_t task = next_task(tasks, thread, &tried)
+    while task >= 0:
+        run_any(job, task, memory)
+        task = next_task(tasks, thread, &tried)
     if job.streams:
         end_streams()
 
@@ -316,7 +327,8 @@ cdef class Resampling:
 
     cdef void compute(self, Job *job, char *workspace, Py_ssize_t workspace_bytes,
                       int threads) noexcept nogil:
-        cdef Py_ssize_t task, tasks = self.tasks
+        cdef Py_ssize_t thread, number = self.tasks
+        cdef Tasks tasks
         cdef bint contiguous = job.lanes == 1 or job.result.strides[1] == job.store_size
         if job.kernel != CHANNELS:
             contiguous = (job.result.strides[4] == job.pixel * job.store_size
@@ -326,10 +338,10 @@ cdef class Resampling:
         job.streams = (self.streams and job.stores_directly and not job.accumulate and (
             job.kernel != CHANNELS or job.result.strides[4] == job.lanes * job.store_size))
         if job.kernel == CHANNELS:
-            tasks = split_channels(job, threads)
+            number = split_channels(job, threads)
+        share_tasks(&tasks, number, threads)
         if threads == 1:
-            for task in range(tasks):
-                run_any(job, task, workspace)
+            run_tasks(job, &tasks, 0, workspace)
             return
-        for task in prange(tasks, schedule="dynamic", num_threads=threads):
-            run_any(job, task, workspace + threadid() * workspace_bytes)
+        for thread in prange(threads, schedule="static", chunksize=1, num_threads=threads):
+            run_tasks(job, &tasks, thread, workspace + thread * workspace_bytes)
