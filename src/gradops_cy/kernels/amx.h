@@ -2,14 +2,7 @@
 #ifndef GRADOPS_AMX_H
 #define GRADOPS_AMX_H
 
-#include "simd.h"
-
-/* GCC's name and older Clangs'. */
-#if defined(__AMX_BF16__) || defined(__AMXBF16__)
-#define HAVE_AMX 1
-#else
-#define HAVE_AMX 0
-#endif
+#include "meanwhile.h"
 
 #if HAVE_AMX
 
@@ -85,12 +78,12 @@ INLINE void amx_store(const int mr, const int nv, char *c, ptrdiff_t c_pitch) {
 
 /* mr*16 positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[t][k].
  * a: rows a_pitch bytes apart, [kc/32][part][32], offsets in bytes; kc: a multiple of 32;
- * b: panel [tap][kc/32][part][16][nv*16][2]; c: float rows c_pitch bytes apart. Each step asks for
- * `lines` more from `ahead` on. */
+ * b: panel [tap][kc/32][part][16][nv*16][2]; c: float rows c_pitch bytes apart. */
 INLINE void amx_tile(const int parts, const int mr, const int nv, const int stream, ptrdiff_t taps,
                      ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
-                     const char *b, char *c, ptrdiff_t c_pitch, int accumulate, const char *ahead,
-                     ptrdiff_t lines) {
+                     const char *b, char *c, ptrdiff_t c_pitch, int accumulate,
+                     Meanwhile *m) {
+    const ptrdiff_t share = m->share, lines = m->lines;
     const ptrdiff_t tile = 16 * nv * 64;
 #define A(t, half, part) _tile_loadd(t, row + 64 * (part) + (half) * 16 * a_pitch, a_pitch)
 #define B(t, half, part) AMX_LOAD_WEIGHTS(t, b + tile * (part) + 64 * (half), nv * 64)
@@ -100,7 +93,7 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
         const char *row = a + offset[t];
         for (ptrdiff_t k = 0; k < kc; k += 32, row += 64 * parts, b += tile * parts) {
             AMX_STEP(PRODUCT);
-            for (ptrdiff_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+            meanwhile(m, share, lines);
         }
     }
     amx_store(mr, nv, c, c_pitch);
@@ -113,7 +106,8 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
  * which halves what comes from the second-level cache. */
 INLINE void tall_tile(const int mr, const int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t a_pitch,
                       const ptrdiff_t *offset, const char *b, char *c, ptrdiff_t c_pitch,
-                      int accumulate, const char *ahead, ptrdiff_t lines) {
+                      int accumulate, Meanwhile *m) {
+    const ptrdiff_t share = m->share, lines = m->lines;
     const ptrdiff_t next = 16 * a_pitch;
     if (accumulate) {
         _tile_loadd(0, c, c_pitch);
@@ -132,7 +126,7 @@ INLINE void tall_tile(const int mr, const int stream, ptrdiff_t taps, ptrdiff_t 
             if (mr > 1) { _tile_loadd(5, row + next, a_pitch); AMX_DPBF16(1, 5, 6); }
             if (mr > 2) { _tile_loadd(4, row + 2 * next, a_pitch); AMX_DPBF16(2, 4, 6); }
             if (mr > 3) { _tile_loadd(5, row + 3 * next, a_pitch); AMX_DPBF16(3, 5, 6); }
-            for (ptrdiff_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+            meanwhile(m, share, lines);
         }
     }
     _tile_stored(0, c, c_pitch);
@@ -146,7 +140,9 @@ INLINE void tall_tile(const int mr, const int stream, ptrdiff_t taps, ptrdiff_t 
  * b_pitch bytes apart. */
 INLINE void pair_tile(const int parts, const int mr, const int nv, const int stream, ptrdiff_t taps,
                       ptrdiff_t kc, const char *a, const char *b, ptrdiff_t b_pitch,
-                      const ptrdiff_t *offset, char *c, ptrdiff_t c_pitch, int accumulate) {
+                      const ptrdiff_t *offset, char *c, ptrdiff_t c_pitch, int accumulate,
+                      Meanwhile *m) {
+    const ptrdiff_t share = m->share, lines = m->lines;
     const ptrdiff_t tile = mr * 1024;
 #define A(t, half, part) AMX_LOAD_WEIGHTS(t, a + tile * (part) + 1024 * (half), 64)
 #define B(t, half, part) _tile_loadd(t, row + 16 * b_pitch * (part) + 64 * (half), b_pitch)
@@ -154,8 +150,10 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
     amx_load(mr, nv, c, c_pitch, accumulate);
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row = b + offset[t];
-        for (ptrdiff_t k = 0; k < kc; k += 32, row += 16 * b_pitch * parts, a += tile * parts)
+        for (ptrdiff_t k = 0; k < kc; k += 32, row += 16 * b_pitch * parts, a += tile * parts) {
             AMX_STEP(PRODUCT);
+            meanwhile(m, share, lines);
+        }
     }
     amx_store(mr, nv, c, c_pitch);
 #undef A
@@ -180,10 +178,9 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
 
 static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
                     const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
-                    char *c, ptrdiff_t c_pitch, int accumulate, const char *ahead,
-                    ptrdiff_t lines) {
+                    char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
 #define TALL_TILE(mr, stream) \
-    tall_tile(mr, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate, ahead, lines)
+    tall_tile(mr, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate, m)
     if (parts == 1 && nv == 1) {
         if (mr == 4 && stream) TALL_TILE(4, 1);
         else if (mr == 4) TALL_TILE(4, 0);
@@ -193,13 +190,13 @@ static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdi
         return;
     }
     AMX_BY_PARTS(amx_tile, parts, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch,
-                 accumulate, ahead, lines);
+                 accumulate, m);
 }
 static void run_pairs(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
                       const char *a, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
-                      char *c, ptrdiff_t c_pitch, int accumulate) {
+                      char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
     AMX_BY_PARTS(pair_tile, parts, mr, nv, stream, taps, kc, a, b, b_pitch, offset, c, c_pitch,
-                 accumulate);
+                 accumulate, m);
 }
 
 #else
@@ -207,16 +204,15 @@ static void run_pairs(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptr
 /* Never called: the plan of the other tiers does not choose these kernels. */
 static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
                     const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
-                    char *c, ptrdiff_t c_pitch, int accumulate, const char *ahead,
-                    ptrdiff_t lines) {
+                    char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
     (void)parts, (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)a_pitch;
-    (void)offset, (void)ahead, (void)lines, (void)b, (void)c, (void)c_pitch, (void)accumulate;
+    (void)offset, (void)m, (void)b, (void)c, (void)c_pitch, (void)accumulate;
 }
 static void run_pairs(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
                       const char *a, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
-                      char *c, ptrdiff_t c_pitch, int accumulate) {
+                      char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
     (void)parts, (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)b, (void)b_pitch;
-    (void)offset, (void)c, (void)c_pitch, (void)accumulate;
+    (void)offset, (void)c, (void)c_pitch, (void)accumulate, (void)m;
 }
 
 static void amx_begin(void) {}

@@ -1,44 +1,47 @@
-# AMX and PAIRS: tiles over units of positions, and what is asked for while they multiply.
+# AMX and PAIRS: tiles over units of positions, and what is done while they multiply.
 
-# A tile's results on their way to diff_src.
-cdef struct Pending:
-    Py_ssize_t first        # position of the unit, and how many
-    Py_ssize_t positions
-    Py_ssize_t channels
-    char *c
-    char *dst               # where the unit's first position goes
+cdef enum:
+    # Steps along k up to which results are stored between them. Longer sums have few results, and
+    # lost 5 % by it; without a window stores would delay loads from memory; and rows of bfloat16
+    # that lie a channel apart lost 8 %.
+    SHORT_SUM = 40
+
+cdef void begin_meanwhile(const Work *work, Meanwhile *m) noexcept nogil:
+    m.dtype, m.parts, m.accumulate = work.b.dtype, work.b.parts, work.accumulate
+    m.fine = 1
+    m.sums_pitch = work.b.result_pitch
+    m.rows = m.share = m.lines = 0
+    m.ahead = m.ahead_end = NULL
 
 
-cdef void store_pending(const Work *work, const Py_ssize_t *count, const Pending *p,
-                        const Py_ssize_t *step, int *fine) noexcept nogil:
-    """Round a tile's results into diff_src."""
-    cdef Py_ssize_t end = p.first + p.positions
+cdef void keep_results(const Work *work, const Py_ssize_t *count, Py_ssize_t first,
+                       Py_ssize_t positions, Py_ssize_t channels, char *c, char *dst,
+                       const Py_ssize_t *step, Meanwhile *m) noexcept nogil:
+    """Let a tile's results wait for being stored.
+
+    They are those of `positions` from `first` on in a unit, whose first one goes to `dst`.
+    """
+    cdef Py_ssize_t end = first + positions
     cdef Py_ssize_t row_pitch = work.axis[2].window if work.b.flatten else end
     cdef Py_ssize_t rows = count[1] if work.b.flatten else 1
-    cdef Py_ssize_t pitch = work.b.result_pitch
-    cdef Py_ssize_t at = p.first
-    cdef Py_ssize_t row, column, stop, span, i
-    cdef char *c
+    cdef Py_ssize_t unit = result_unit(work)
+    cdef Py_ssize_t at = first
+    cdef Py_ssize_t row, column, stop, span
+    cdef char *place
+    cdef char *sums
     while at < end:
         row, column = at // row_pitch, at % row_pitch
         if row >= rows:
             return
         stop = min(end, (row + 1) * row_pitch)
         span = min(stop - at, count[2] - column)
-        c = p.c + (at - p.first) * result_unit(work)
+        place = dst + row * step[1] + column * step[2]
+        sums = c + (at - first) * unit
         at = stop
         if span > 0 and channels_first(work):
-            if work.b.parts > 1:
-                for i in range(p.channels):
-                    fine[0] &= unsplit(<float *> c + i * pitch, span)
-            store_rows(work.b.dtype, c, pitch, p.dst + row * step[1] + column * step[2],
-                       work.diff_src.stride[1], p.channels, span, work.accumulate)
+            let_wait(m, sums, place, work.diff_src.stride[1], channels, span)
         elif span > 0:
-            if work.b.parts > 1:
-                for i in range(span):
-                    fine[0] &= unsplit(<float *> c + i * pitch, p.channels)
-            store_rows(work.b.dtype, c, pitch, p.dst + row * step[1] + column * step[2], step[2],
-                       span, p.channels, work.accumulate)
+            let_wait(m, sums, place, step[2], span, channels)
 
 
 cdef const char *point_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
@@ -73,28 +76,20 @@ cdef const char *point_tiles(const Work *work, const Task *task, Py_ssize_t grou
     return source
 
 
-# Memory that comes later, to be asked for in even shares.
-cdef struct Ahead:
-    const char *place
-    Py_ssize_t bytes
-
-
-cdef Ahead panels_ahead(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
-                        Py_ssize_t chunk, const Py_ssize_t *residue, Py_ssize_t begin,
-                        Py_ssize_t end, Py_ssize_t panel, const Scratch *s) noexcept nogil:
-    """Return the panels that come after those of `begin` to `end` - 1, if they do not stay in cache.
+cdef void look_ahead(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                     Py_ssize_t chunk, const Py_ssize_t *residue, Py_ssize_t begin, Py_ssize_t end,
+                     Py_ssize_t panel, const Scratch *s, Meanwhile *m) noexcept nogil:
+    """Ask for the panels that come after those of `begin` to `end` - 1, if they do not stay in cache.
 
     After the last ones the first.
     """
     cdef Py_ssize_t next = end if end < task.block_end else task.block_begin
     cdef Py_ssize_t width = work.block[4 * next + 2] * AMX_COLUMNS
-    cdef Ahead ahead
-    ahead.place, ahead.bytes = NULL, 0
+    m.ahead = m.ahead_end = NULL
     if work.b.kernel == AMX and work.packing == NULL and work.blocks * panel > L2_PANELS:
-        ahead.place = panel_of(work, group, work.block + 4 * next, first, width, s)
-        ahead.place += residue[3] * window_pitch(work, chunk) * width * work.window_size
-        ahead.bytes = (end - begin) * panel
-    return ahead
+        m.ahead = panel_of(work, group, work.block + 4 * next, first, width, s)
+        m.ahead += residue[3] * window_pitch(work, chunk) * width * work.window_size
+        m.ahead_end = m.ahead + (end - begin) * panel
 
 
 cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
@@ -104,16 +99,17 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
     """Compute a residue class with AMX tiles, as many channel blocks at a time as stay in cache."""
     cdef Py_ssize_t panel = (residue[4] - residue[3]) * window_pitch(work, chunk) * work.window_size
     cdef Py_ssize_t blocks, end
-    cdef Ahead ahead
+    cdef Meanwhile m
+    begin_meanwhile(work, &m)
     panel *= work.b.nv * AMX_COLUMNS
     blocks = max(1, AMX_PANELS // max(1, panel))
     while block_begin < block_end:
         end = min(block_end, block_begin + blocks)
-        ahead = panels_ahead(work, task, group, first, chunk, residue, block_begin, end, panel, s)
+        look_ahead(work, task, group, first, chunk, residue, block_begin, end, panel, s, &m)
         compute_tiles(work, task, group, first, chunk, block_begin, end, residue, count, c, s, more,
-                      end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS, &ahead,
-                      fine)
+                      end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS, &m)
         block_begin = end
+    fine[0] &= m.fine
 
 
 cdef inline bint row_outside(const Work *work, const Task *task, const Py_ssize_t *tap,
@@ -138,13 +134,11 @@ cdef void trim_taps(const Work *work, const Task *task, const Py_ssize_t *residu
 cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                         Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                         const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
-                        const Scratch *s, int more, int stream, const Ahead *ahead,
-                        int *fine) noexcept nogil:
+                        const Scratch *s, int more, int stream, Meanwhile *m) noexcept nogil:
     """Compute some channel blocks of a residue class; c is [position][channel], or the reverse.
 
-    Direct, the results of 32 channels go on to diff_src when the next ones are on their way: what AMX
-    has just stored cannot be loaded at once. Without a window the last tile of a unit begins early
-    enough to end with it.
+    Direct, the results of 32 channels go on to diff_src while the next ones are computed. Without a
+    window the last tile of a unit begins early enough to end with it.
     """
     cdef Py_ssize_t kc = window_pitch(work, chunk)
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
@@ -166,17 +160,14 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef const char *unit_source
     cdef char *target
     cdef char *base = result_place(work, task, group, residue, out_step)
-    cdef Pending pending
     cdef Py_ssize_t side = 2 // work.b.nv           # channel blocks that are stored together
     cdef Py_ssize_t beside = 0
     cdef int buffer = 0
-    # Lines that each step along k asks for.
-    cdef Py_ssize_t steps = count[0] * rows * ((end + limit - 1) // limit) * (block_end - block_begin)
-    cdef Py_ssize_t lines = 0
-    cdef Py_ssize_t fetched = 0
-    steps *= max(1, (residue[4] - residue[3]) * (kc // AMX_K))
-    lines = (ahead.bytes // 64 + steps - 1) // steps
-    pending.first = pending.positions = 0
+    cdef Py_ssize_t tiles = count[0] * rows * ((end + limit - 1) // limit) * (block_end - block_begin)
+    cdef Py_ssize_t steps = max(1, (residue[4] - residue[3]) * (kc // AMX_K))
+    cdef bint between = (work.b.windowed and steps <= SHORT_SUM
+                         and (work.b.parts > 1 or not first_channels))
+    m.lines = ((m.ahead_end - m.ahead) // 64 + tiles * steps - 1) // max(1, tiles * steps)
     for jd in range(count[0]):
         for jh in range(rows):
             unit_source = source + jd * step[0] + jh * step[1]
@@ -196,27 +187,24 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                     else:
                         target = c + ((jd * rows + jh) * unit + at) * c_step
                         target += (block[0] - work.block[4 * task.block_begin]) * c_channel
+                    m.share = (m.rows + steps - 1) // steps if between else 0
                     if first_channels:
                         run_pairs(work.b.parts, block[2], height, stream, high - low, kc, weights,
                                   unit_source + at * step[2], work.b.pair_pitch, offset + low,
-                                  target, c_pitch, more)
+                                  target, c_pitch, more, m)
                     else:
                         run_amx(work.b.parts, height, block[2], stream, high - low, kc,
                                 unit_source + at * step[2], step[2], offset + low, weights, target,
-                                c_pitch, more, ahead.place + fetched, lines)
-                        fetched += lines * (high - low) * kc // AMX_K * 64
-                        if fetched >= ahead.bytes:
-                            lines = 0
+                                c_pitch, more, m)
                     if work.b.direct and (beside + 1 == side or i + 1 == block_end):
-                        store_pending(work, count, &pending, out_step, fine)
+                        store_waiting(m, m.rows)
                         target -= beside * AMX_COLUMNS * work.size
-                        pending.first, pending.positions = j, min(limit, end - j)
-                        pending.channels, pending.c = block[1], target + (j - at) * c_step
                         block -= 4 * beside
-                        pending.channels += beside * block[1]
-                        pending.dst = base + block[0] * work.diff_src.stride[1]
-                        pending.dst += jd * out_step[0] + jh * out_step[1]
+                        keep_results(work, count, j, min(limit, end - j),
+                                     block[1] + (work.block[4 * i + 1] if beside else 0),
+                                     target + (j - at) * c_step,
+                                     base + block[0] * work.diff_src.stride[1]
+                                     + jd * out_step[0] + jh * out_step[1], out_step, m)
                         buffer = 1 - buffer
                 j += limit
-    if work.b.direct:
-        store_pending(work, count, &pending, out_step, fine)
+    store_waiting(m, m.rows)

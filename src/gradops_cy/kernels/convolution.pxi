@@ -40,16 +40,32 @@ cdef extern from "tile.h" nogil:
     void run_columns(int f64, int mr, int nv, Py_ssize_t kc, const void *a, const void *b,
                      const Py_ssize_t *offset, void *c, Py_ssize_t ldc, int accumulate) noexcept
 
+cdef extern from "meanwhile.h" nogil:
+    ctypedef struct Meanwhile:
+        int dtype
+        int parts
+        int accumulate
+        int fine
+        Py_ssize_t sums_pitch
+        Py_ssize_t rows
+        Py_ssize_t share
+        Py_ssize_t lines
+        const char *ahead
+        const char *ahead_end
+    void store_waiting(Meanwhile *m, Py_ssize_t rows) noexcept
+    void let_wait(Meanwhile *m, void *sums, char *place, Py_ssize_t pitch, Py_ssize_t rows,
+                  Py_ssize_t n) noexcept
+
 cdef extern from "amx.h" nogil:
     int HAVE_AMX
     void amx_begin() noexcept
     void amx_end() noexcept
     void run_amx(int parts, int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
                  const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
-                 Py_ssize_t c_pitch, int accumulate, const char *ahead, Py_ssize_t lines) noexcept
+                 Py_ssize_t c_pitch, int accumulate, Meanwhile *m) noexcept
     void run_pairs(int parts, int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
                    const char *a, const char *b, Py_ssize_t b_pitch, const Py_ssize_t *offset,
-                   char *c, Py_ssize_t c_pitch, int accumulate) noexcept
+                   char *c, Py_ssize_t c_pitch, int accumulate, Meanwhile *m) noexcept
 
 cdef enum:
     AMX_ROWS = 16       # positions of a tile

@@ -75,6 +75,8 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
     cdef Py_ssize_t column = 0
     cdef Py_ssize_t here = 0
     cdef int fine = 1
+    cdef Meanwhile nothing
+    begin_meanwhile(work, &nothing)
     for r in range(p.rows):
         source = source_at(work, task, group, p.d, p.h + r, p.w)
         position = r * p.width
@@ -103,7 +105,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
                 position = tile * limit
                 run_amx(work.b.parts, 2 if total - position > AMX_ROWS else 1, nv, 0, 1,
                         window_pitch(work, outputs), row[position], pitch, &here, weights,
-                        result[position] + column * work.size, c_pitch, 0, NULL, 0)
+                        result[position] + column * work.size, c_pitch, 0, &nothing)
             else:
                 position = total * tile // tiles
                 run_rows(work.f64, total * (tile + 1) // tiles - position, nv, 1, outputs,

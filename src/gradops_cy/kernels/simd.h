@@ -14,6 +14,13 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* GCC's name and older Clangs'. */
+#if defined(__AMX_BF16__) || defined(__AMXBF16__)
+#define HAVE_AMX 1
+#else
+#define HAVE_AMX 0
+#endif
+
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
 #define VECTOR_REGISTERS 32

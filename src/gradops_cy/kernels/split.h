@@ -7,7 +7,6 @@
 #ifndef GRADOPS_SPLIT_H
 #define GRADOPS_SPLIT_H
 
-#include "amx.h"
 #include "vector_io.h"
 
 enum { SPLIT_K = 32 };

@@ -1,0 +1,63 @@
+/* What a core does while its tiles multiply: the results before are stored, later panels asked for.
+ *
+ * A product keeps the tile unit busy for 16 cycles, and leaves all others idle. */
+#ifndef GRADOPS_MEANWHILE_H
+#define GRADOPS_MEANWHILE_H
+
+#include "rows.h"
+#include "split.h"
+
+enum { WAITING = 64 }; /* most spans of a tile's results: each position by itself */
+
+/* Rows of n sums, on their way to places `pitch` bytes apart. */
+typedef struct {
+    float *sums;
+    char *place;
+    ptrdiff_t pitch, rows, n;
+} WaitingRows;
+
+typedef struct {
+    int dtype;
+    int parts;                    /* of the sums, which are then scaled back */
+    int accumulate;
+    int fine;                     /* whether all that were scaled back are finite */
+    ptrdiff_t sums_pitch;         /* elements from row to row of sums */
+    ptrdiff_t next, spans, rows;  /* spans that wait, and how many rows they have left */
+    ptrdiff_t share;              /* rows that each step along k stores, */
+    ptrdiff_t lines;              /* and cache lines that it asks for */
+    const char *ahead, *ahead_end;
+    WaitingRows waiting[WAITING];
+} Meanwhile;
+
+static void store_waiting(Meanwhile *m, ptrdiff_t rows) {
+    while (rows > 0 && m->rows > 0) {
+        WaitingRows *w = m->waiting + m->next;
+        ptrdiff_t n = rows < w->rows ? rows : w->rows;
+        if (m->parts > 1)
+            for (ptrdiff_t i = 0; i < n; i++) m->fine &= unsplit(w->sums + i * m->sums_pitch, w->n);
+        store_rows(m->dtype, w->sums, m->sums_pitch, w->place, w->pitch, n, w->n, m->accumulate);
+        w->sums += n * m->sums_pitch;
+        w->place += n * w->pitch;
+        w->rows -= n;
+        m->next += w->rows == 0;
+        m->rows -= n;
+        rows -= n;
+    }
+}
+
+static void let_wait(Meanwhile *m, void *sums, char *place, ptrdiff_t pitch, ptrdiff_t rows,
+                     ptrdiff_t n) {
+    if (m->rows == 0) m->next = m->spans = 0;
+    m->waiting[m->spans++] = (WaitingRows){sums, place, pitch, rows, n};
+    m->rows += rows;
+}
+
+/* One step along k. */
+INLINE void meanwhile(Meanwhile *m, ptrdiff_t share, ptrdiff_t lines) {
+    if (share) store_waiting(m, share);
+    if (lines)
+        for (ptrdiff_t i = 0; i < lines && m->ahead < m->ahead_end; i++, m->ahead += 64)
+            __builtin_prefetch(m->ahead, 0, 2);
+}
+
+#endif
