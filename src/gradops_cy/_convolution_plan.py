@@ -42,8 +42,9 @@ from gradops_cy._convolution_choice import (
 )
 from gradops_cy._convolution_problem import ConvProblem
 
-# Below this a second thread costs more than it brings.
+# Below this a second thread costs more than it brings; an element moved takes as long as some flop.
 THREAD_FLOP = 1 << 20
+ELEMENT_FLOP = 8
 # Memory up to this size is kept between calls.
 KEPT_BYTES = 1 << 22
 
@@ -67,8 +68,11 @@ def _take(count: int) -> Array:
     try:
         piece = _spare.pop()
     except IndexError:
-        return aligned_bytes(count)
-    return piece if len(piece) >= count else aligned_bytes(count)
+        piece = None
+    if piece is None or len(piece) < count:
+        # With room for a somewhat longer input; what is not used has no memory behind it.
+        piece = aligned_bytes(count + count // 4)
+    return piece
 
 
 def _give(piece: Array) -> None:
@@ -102,7 +106,8 @@ class Plan:
         parts = amx_parts(problem, assumed, layout.accumulate)
         self.choice = choose(joined, layout, assumed, parts)
         self.cut = _convolution_blocks.cut(self.choice, num_threads)
-        self.num_threads = max(1, min(num_threads, self.cut.tasks, problem.flop // THREAD_FLOP))
+        work = problem.flop + ELEMENT_FLOP * problem.elements
+        self.num_threads = max(1, min(num_threads, self.cut.tasks, work // THREAD_FLOP))
         self.packs_in_tasks = self.cut.packs_in_tasks
         # SCATTER clears what it adds to by itself.
         self._clears = (

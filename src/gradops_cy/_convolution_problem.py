@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 from gradops_cy import _arrays
 
@@ -96,6 +97,12 @@ class ConvProblem:
         for axis in range(3):
             total *= self._products(axis)
         return total
+
+    @cached_property
+    def elements(self) -> int:
+        """Elements of diff_dst and diff_src."""
+        sources = self.diff_dst_channels * prod(self.diff_dst)
+        return self.batch * (sources + self.diff_src_channels * prod(self.diff_src))
 
     def _products(self, axis: int) -> int:
         """Count the (position, tap) pairs of an axis that meet inside both tensors."""
