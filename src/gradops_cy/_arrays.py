@@ -119,25 +119,6 @@ def native(array: Array) -> Array:
     return array.astype(array.dtype.newbyteorder("="), order="K", copy=True, subok=False)
 
 
-# By format and number of axes: the index that adds the absent spatial axes, and the order of all
-# five. Images without a depth are planes: their axis takes its place.
-_ALL = slice(None)
-_FIVE_AXES: dict[tuple[str, int], tuple[tuple[slice | None, ...], tuple[int, ...]]] = {
-    (fmt, axes): (((_ALL,) * leading + (None,) * (5 - axes)), volumes if axes == 5 else planes)
-    for fmt, leading, volumes, planes in (
-        ("NXC", 1, (0, 4, 1, 2, 3), (1, 4, 0, 2, 3)),
-        ("NCX", 2, (0, 1, 2, 3, 4), (2, 1, 0, 3, 4)),
-    )
-    for axes in (3, 4, 5)
-}
-
-
-def canonical(array: Array, fmt: str) -> Array:
-    """Return the (N, C, D, H, W) view of a data tensor: images without a depth as planes."""
-    index, order = _FIVE_AXES[fmt, array.ndim]
-    return array[index].transpose(order)
-
-
 def overlaps_itself(array: Array) -> bool:
     """Tell whether two indices may share memory: exact for every slicing and transposition."""
     reach = array.itemsize

@@ -50,9 +50,10 @@ class ConvForm:
     weights_split: tuple[int, ...]  # with three spatial axes and two of channels for each tensor
     weights_axes: tuple[int, ...]  # where g, O, I, D, H, W are among them
 
-    def tensor(self, array: Array) -> Array:
-        """Return the (N, C, D, H, W) view of diff_dst or diff_src."""
-        return _arrays.canonical(array, self.data_format)
+    @property
+    def channels_last(self) -> bool:
+        """Whether the channels of the tensors are their last axis."""
+        return self.data_format == "NXC"
 
     def weights(self, array: Array) -> Array:
         """Return the (g, O, I, D, H, W) view of weights: splitting axes never copies."""
@@ -104,9 +105,10 @@ def compute(
     if form.problem.batch:
         _convolution_plan.execute(
             form.problem,
-            form.tensor(_arrays.native(diff_dst)),
+            _arrays.native(diff_dst),
             form.weights(_arrays.native(weights)),
-            form.tensor(result),
+            result,
+            channels_last=form.channels_last,
             accumulate=add,
             num_threads=threads,
         )

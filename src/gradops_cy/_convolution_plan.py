@@ -71,7 +71,7 @@ def _take(count: int) -> Array:
         piece = None
     if piece is None or len(piece) < count:
         # With room for a somewhat longer input; what is not used has no memory behind it.
-        piece = aligned_bytes(count + count // 4)
+        piece = aligned_bytes(count + count // 4 if count <= KEPT_BYTES else count)
     return piece
 
 
@@ -102,7 +102,7 @@ class Plan:
     ) -> None:
         self.problem = problem
         joined = problem.joined(layout.joins)
-        self._joined = joined != problem
+        self._joins = layout.joins if joined != problem else 0
         parts = amx_parts(problem, assumed, layout.accumulate)
         self.choice = choose(joined, layout, assumed, parts)
         self.cut = _convolution_blocks.cut(self.choice, num_threads)
@@ -160,6 +160,8 @@ class Plan:
             "interleave": int(cut.interleave),
             "parts": choice.parts,
             "unfold": cut.unfold,
+            "joins": self._joins,
+            "batch": self.problem.batch,
             "groups": self.problem.groups,
             "task_groups": cut.task_groups,
             "input_channels": self.problem.input_channels,
@@ -236,49 +238,44 @@ class Plan:
         _give(staging)
         return fine or self.choice.assumed == NOTHING
 
-    def run(self, diff_dst: Array, packed: Array, diff_src: Array) -> bool:
-        """Compute diff_src from (N, C, D, H, W) views and packed weights.
+    def run(self, diff_dst: Array, packed: Array, diff_src: Array, channels_last: bool) -> bool:
+        """Compute diff_src from diff_dst and packed weights.
 
         Return whether diff_dst is as assumed. If not, diff_src is to be computed by another plan.
         """
         if self._clears:
             diff_src[...] = 0
-        diff_dst, diff_src = self._rows(diff_dst), self._rows(diff_src)
         scratch = _take(self._scratch_bytes)
         accumulate = self.choice.layout.accumulate
         fine: bool = self._program.run(
-            diff_dst, packed, diff_src, scratch, self.num_threads, accumulate
+            diff_dst, packed, diff_src, channels_last, scratch, self.num_threads, accumulate
         )
         _give(scratch)
         return fine
 
-    def execute(self, diff_dst: Array, weights: Array, diff_src: Array) -> bool:
+    def execute(
+        self, diff_dst: Array, weights: Array, diff_src: Array, channels_last: bool
+    ) -> bool:
         """Pack and run; tell whether all values are as assumed."""
         if self.packs_in_tasks:
-            return self._run_packing(diff_dst, weights, diff_src)
+            return self._run_packing(diff_dst, weights, diff_src, channels_last)
         packed = _take(self.packed_bytes)
-        fine = self.pack(weights, packed) and self.run(diff_dst, packed, diff_src)
+        fine = self.pack(weights, packed) and self.run(diff_dst, packed, diff_src, channels_last)
         _give(packed)
         return fine
 
-    def _run_packing(self, diff_dst: Array, weights: Array, diff_src: Array) -> bool:
+    def _run_packing(
+        self, diff_dst: Array, weights: Array, diff_src: Array, channels_last: bool
+    ) -> bool:
         """Compute diff_src, each task packing what it alone uses of the weights."""
         if self._clears:
             diff_src[...] = 0
-        diff_dst, diff_src = self._rows(diff_dst), self._rows(diff_src)
         scratch = _take(self._scratch_bytes)
         fine: bool = self._program.run_packing(
-            diff_dst, self._packable(weights), diff_src, scratch, self.num_threads
+            diff_dst, self._packable(weights), diff_src, channels_last, scratch, self.num_threads
         )
         _give(scratch)
         return fine
-
-    def _rows(self, tensor: Array) -> Array:
-        """Return a tensor in the plan's rows: a view, the layout says."""
-        if not self._joined:
-            return tensor
-        _, height, width = self.choice.problem.diff_src
-        return tensor.reshape(*tensor.shape[:2], -1, height, width)
 
     def describe(self) -> str:
         """Return kernel, tiles, tasks, scratch and operations in a few lines."""
@@ -316,28 +313,35 @@ def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, assumed: in
 layout = lru_cache(maxsize=32)(Layout)
 
 
-def layout_of(problem: ConvProblem, diff_dst: Array, diff_src: Array, accumulate: bool) -> Layout:
-    """Return the layout of (N, C, D, H, W) tensors."""
+def layout_of(
+    problem: ConvProblem,
+    diff_dst: Array,
+    diff_src: Array,
+    channels_last: bool,
+    accumulate: bool,
+) -> Layout:
+    """Return the layout of two tensors."""
     unit = diff_src.itemsize
+    source, target = diff_dst.strides, diff_src.strides
+    channel, last = (-1, -2) if channels_last else (1, -1)
     joins = problem.joinable
     if joins:
-        joins = min(joins, _joins(diff_dst), _joins(diff_src))
+        joins = min(
+            joins,
+            _joins(diff_dst.shape, source, last),
+            _joins(diff_src.shape, target, last),
+        )
     return layout(
-        diff_dst.strides[1] == unit,
-        diff_src.strides[1] == unit,
-        diff_src.strides[4] == unit,
-        joins,
-        accumulate,
+        source[channel] == unit, target[channel] == unit, target[last] == unit, joins, accumulate
     )
 
 
-def _joins(tensor: Array) -> int:
+def _joins(shape: tuple[int, ...], strides: tuple[int, ...], last: int) -> int:
     """Return how many axes before the last one go on where it ends, and on where that ends."""
-    _, _, step_d, step_h, step_w = tensor.strides
-    _, _, _, height, width = tensor.shape
-    if step_h != step_w * width:
+    if strides[last - 1] != strides[last] * shape[last]:
         return 0
-    return 1 if step_d != step_h * height else 2
+    first = last - 2 if len(shape) == 5 else 0
+    return 1 if strides[first] != strides[last - 1] * shape[last - 1] else 2
 
 
 def prepare(
@@ -358,11 +362,12 @@ def execute(
     weights: Array,
     diff_src: Array,
     *,
+    channels_last: bool,
     accumulate: bool,
     num_threads: int,
 ) -> None:
-    """Plan, pack and run, on (N, C, D, H, W) tensors and (g, O, I, D, H, W) weights."""
-    arranged = layout_of(problem, diff_dst, diff_src, accumulate)
+    """Plan, pack and run, on (g, O, I, D, H, W) weights."""
+    arranged = layout_of(problem, diff_dst, diff_src, channels_last, accumulate)
     plan = plan_for(problem, arranged, num_threads, MODERATE)
-    while not plan.execute(diff_dst, weights, diff_src):
+    while not plan.execute(diff_dst, weights, diff_src, channels_last):
         plan = plan_for(problem, arranged, num_threads, plan.choice.otherwise)

@@ -168,7 +168,7 @@ class ConvolutionPlan:
     def _contiguous(self) -> Layout:
         """The layout of arrays in C order."""
         form = self._form
-        last = form.data_format == "NXC"
+        last = form.channels_last
         return _convolution_plan.layout(
             last or max(form.problem.diff_dst) == 1,
             last or max(form.problem.diff_src) == 1,
@@ -231,13 +231,13 @@ class ConvolutionPlan:
             op, out, form.diff_src_shape, form.dtype, accumulate=add, inputs={"diff_dst": diff_dst}
         )
         if form.problem.batch:
-            source, target = form.tensor(_arrays.native(diff_dst)), form.tensor(result)
-            layout = _convolution_plan.layout_of(form.problem, source, target, add)
+            source, last = _arrays.native(diff_dst), form.channels_last
+            layout = _convolution_plan.layout_of(form.problem, source, result, last, add)
             state, threads = self._state, self._threads
             plan, packed = self._prepare(state, layout, threads)
-            if not plan.run(source, packed, target):
+            if not plan.run(source, packed, result, last):
                 plan, packed = self._prepare(state, layout, threads, plan.choice.otherwise)
-                plan.run(source, packed, target)
+                plan.run(source, packed, result, last)
         return result
 
     # -- pickling --------------------------------------------------------------------------

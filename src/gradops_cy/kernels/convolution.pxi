@@ -114,6 +114,8 @@ cdef struct Blocking:
     int interleave
     int parts           # of bf16, that AMX tiles multiply: more than one for f16 and f32, or 0
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
+    int joins           # axes that stand in the rows of the last one
+    Py_ssize_t batch
     Py_ssize_t groups
     Py_ssize_t task_groups
     Py_ssize_t input_channels
@@ -229,6 +231,34 @@ cdef char *read_array(object array, bint writable, int axes, Py_ssize_t *shape,
             raise ValueError(f"expected {axes} axes, got {view.ndim}")
         for axis in range(axes):
             shape[axis], stride[axis] = view.shape[axis], view.strides[axis]
+        return <char *> view.buf
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef char *read_tensor(object array, bint writable, bint channels_last, const Work *work,
+                       Py_ssize_t *stride) except NULL:
+    """Return where a tensor begins; fill in its strides over n, c, d, h and w.
+
+    Images without a depth of their own are planes. The strides of axes that are not there are never
+    used.
+    """
+    cdef Py_buffer view
+    cdef int axis, first
+    PyObject_GetBuffer(array, &view, PyBUF_STRIDED if writable else PyBUF_STRIDES)
+    try:
+        if not 3 <= view.ndim <= 5:
+            raise ValueError(f"expected 3 to 5 axes, got {view.ndim}")
+        first = 1 if channels_last else 2
+        memset(stride, 0, 5 * sizeof(Py_ssize_t))
+        stride[0 if view.ndim == 5 else 2] = view.strides[0]
+        stride[1] = view.strides[view.ndim - 1 if channels_last else 1]
+        for axis in range(view.ndim - 2):
+            stride[7 - view.ndim + axis] = view.strides[first + axis]
+        if work.b.joins > 0:
+            stride[3] = work.axis[2].result * stride[4]
+        if work.b.joins > 1:
+            stride[2] = work.axis[1].result * stride[3]
         return <char *> view.buf
     finally:
         PyBuffer_Release(&view)
@@ -418,8 +448,9 @@ cdef int run_tasks(const Work *work, Tasks *tasks, Py_ssize_t thread,
 cdef class Program:
     """The tables of a plan, read once, and what is done with them.
 
-    Tensors are (N, C, D, H, W) views, weights (g, O, I, D, H, W) views. The methods tell whether all
-    values are as the plan assumes: weights are finite, and what parts of values sum up to.
+    Tensors are (N, *X, C) arrays, or (N, C, *X), and weights (g, O, I, D, H, W) views. The methods
+    tell whether all values are as the plan assumes: weights are finite, and what parts of values sum
+    up to.
     """
 
     cdef Work work
@@ -485,34 +516,35 @@ cdef class Program:
                 unfit += 1 - pack_block(&w, number, panels, space + threadid() * share)
         return unfit == 0
 
-    def run(self, diff_dst, packed, diff_src, scratch, int num_threads, bint accumulate):
+    def run(self, diff_dst, packed, diff_src, bint channels_last, scratch, int num_threads,
+            bint accumulate):
         """Compute diff_src; `scratch` holds `scratch_bytes` for each thread, or more, aligned to 64."""
         cdef Work work = self.work
         work.weights = read_bytes(packed, False)
-        return run_all(&work, diff_dst, diff_src, scratch, num_threads, accumulate) == 0
+        return run_all(&work, diff_dst, diff_src, channels_last, scratch, num_threads, accumulate) == 0
 
-    def run_packing(self, diff_dst, weights, diff_src, scratch, int num_threads):
+    def run_packing(self, diff_dst, weights, diff_src, bint channels_last, scratch,
+                    int num_threads):
         """Compute diff_src, each task packing what it alone uses of the weights."""
         cdef Work work = self.work
         cdef Weights w = self.panels
         read_weights(weights, &w)
         work.packing = &w
-        return run_all(&work, diff_dst, diff_src, scratch, num_threads, False) == 0
+        return run_all(&work, diff_dst, diff_src, channels_last, scratch, num_threads, False) == 0
 
 
-cdef int run_all(Work *work, diff_dst, diff_src, scratch, int num_threads,
+cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, int num_threads,
                  bint accumulate) except -1:
     """Run the tasks; return how many threads met what the plan does not assume."""
     cdef Py_ssize_t thread, number, axis, ranges
-    cdef Py_ssize_t shape[5]
     cdef char *space = read_bytes(scratch, True)
     cdef Tasks tasks
     cdef int unfit = 0
-    work.diff_dst.data = read_array(diff_dst, False, 5, shape, work.diff_dst.stride)
-    work.diff_src.data = read_array(diff_src, True, 5, shape, work.diff_src.stride)
+    work.diff_dst.data = read_tensor(diff_dst, False, channels_last, work, work.diff_dst.stride)
+    work.diff_src.data = read_tensor(diff_src, True, channels_last, work, work.diff_src.stride)
     work.accumulate = accumulate
     ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
-    number = shape[0] * ranges * work.b.channel_splits * work.b.class_splits
+    number = work.b.batch * ranges * work.b.channel_splits * work.b.class_splits
     for axis in range(3):
         number *= work.axis[axis].blocks
     share_tasks(&tasks, number, num_threads)

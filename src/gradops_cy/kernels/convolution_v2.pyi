@@ -29,6 +29,7 @@ class Program:
         diff_dst: _Array,
         packed: _Bytes,
         diff_src: _Array,
+        channels_last: bool,
         scratch: _Bytes,
         num_threads: int,
         accumulate: bool,
@@ -38,6 +39,7 @@ class Program:
         diff_dst: _Array,
         weights: _Array,
         diff_src: _Array,
+        channels_last: bool,
         scratch: _Bytes,
         num_threads: int,
     ) -> bool: ...
