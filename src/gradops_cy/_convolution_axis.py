@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 
-Ints = np.ndarray[Any, np.dtype[np.intp]]
+from gradops_cy._distinct import Ints, distinct
 
 # Farther than any block reaches.
 _FAR = 1 << 62
@@ -54,7 +53,8 @@ class AxisTaps:
 
         A gap is the number of positions until an offset reads what the next one reads first.
         """
-        offsets, place = np.unique(self.offsets, return_inverse=True)
+        firsts, place = distinct(self.offsets)
+        offsets = self.offsets[firsts]
         phases = offsets % self.in_step
         order = np.lexsort((offsets, phases))
         offsets, phases = offsets[order], phases[order]

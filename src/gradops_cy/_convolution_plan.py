@@ -194,7 +194,11 @@ class Plan:
         ]
         sources = axes
         if choice.unfolds:
-            sources = [table(axis, False, len(axis.taps)) for axis in cut.sources]
+            # Of a run of taps, the first.
+            sources = [
+                table(axis, False, len(axis.taps) // run)
+                for axis, run in zip(cut.sources, (1, 1, cut.unfold), strict=True)
+            ]
         return KERNELS.Program(
             axes, sources, *self._work_tables, self._blocks, *self._panel_tables, blocking
         )

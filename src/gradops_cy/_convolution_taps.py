@@ -107,8 +107,10 @@ def taps_of(axes: AxesTaps, used_only: bool) -> Taps:
 def _axis_classes(axis: AxisTaps, used_only: bool) -> Array:
     """Return residue, first tap and number of taps of an axis's classes."""
     residues = np.arange(axis.classes)
-    if used_only:  # at least one, so that there is something to plan for
-        residues = np.unique(axis.residues) if len(axis) else residues[:1]
     begin = np.searchsorted(axis.residues, residues)
-    end = np.searchsorted(axis.residues, residues, side="right")
-    return np.stack([residues, begin, end - begin], axis=1)
+    count = np.searchsorted(axis.residues, residues, side="right") - begin
+    classes = np.stack([residues, begin, count], axis=1)
+    if not used_only:
+        return classes
+    # At least one, so that there is something to plan for.
+    return classes[count > 0] if len(axis) else classes[:1]

@@ -13,10 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradops_cy._arrays import Array
+from gradops_cy._distinct import Ints, distinct
 from gradops_cy._resampling_axis import AxisTable
 
 # Words of a pattern before its places: PATTERN_HEAD of resampling_width.h.
 _HEAD = 16
+
+
+def _scattered(count: int) -> Ints:
+    """Return different odd numbers with bits in no order (NumPy's take longer to import)."""
+    mixed = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    return (mixed ^ mixed >> np.uint64(32) | np.uint64(1)).view(np.intp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +79,8 @@ def width_table(
 
     # Blocks alike are told by a checksum of their words, and share the first one's pattern.
     words = np.concatenate((words, weights.reshape(len(base), -1)), axis=1)
-    factors = np.random.default_rng(0).integers(1 << 63, size=words.shape[1]) * 2 + 1
-    _, representative, same = np.unique(words @ factors, return_index=True, return_inverse=True)
+    factors = _scattered(words.shape[1])
+    representative, same = distinct(words @ factors)
     if not np.array_equal(words, words[representative[same]]):
         representative = same = np.arange(len(base))
     sizes = _HEAD + 2 * lanes + lanes * head[representative, 1]
