@@ -155,8 +155,7 @@ def run_case(case: Case, dtype: str, layout: str, threads: int, settings: Settin
         peak = settings.peaks.get(dtype, threads)
         row.roof = min(peak, row.intensity * row.roof)
         if settings.memory and threads == 1:
-            row.extra_bytes = memory.extra(case, dtype, layout, settings.data)
-            row.allowed_bytes = memory.allowed(case, dtype)
+            row.extra_bytes, row.allowed_bytes = memory.extra(case, dtype, layout, settings.data)
     row.rate = amount / row.ours.minimum / 1e9
     row.share = row.rate / peak
     return row

@@ -2,9 +2,10 @@
 
 ``python -m benchmarks.memory conv mb1ic64ih56oc64oh56kh3ph1 f32 NXC`` prints bytes. A process of
 its own makes the arrays, resets the high-water mark of its resident memory, calls the operator for
-the first time on that problem, and tells what the mark has risen by. The mark is that of
-``/proc/self/status``: getrusage's cannot be reset, and a child's starts at its parent's. The C
-library is told to return what is freed at once, so that no call hides in memory left from before.
+the first time on that problem, and tells what the mark has risen by. What it may be is the weights
+as the call packs them and 2 MiB. The mark is that of ``/proc/self/status``: getrusage's cannot be
+reset, and a child's starts at its parent's. The C library is told to return what is freed at once,
+so that no call hides in memory left from before.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from pathlib import Path
 from benchmarks.cases import Case, parse
 from benchmarks.ours import Ours
 from benchmarks.providers import Arrays
-from gradops_cy import _isa
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
@@ -25,19 +25,17 @@ _MALLOC = {"MALLOC_MMAP_THRESHOLD_": "32768", "MALLOC_TRIM_THRESHOLD_": "0"}
 _SCRATCH = 2 << 20
 
 
-def allowed(case: Case, dtype: str) -> int:
-    """Return the bytes that one thread may take: the packed weights and 2 MiB."""
-    size = 2 if dtype == "bf16" and _isa.TIER == "amx" else 4
-    return case.weights * size + _SCRATCH
-
-
-def extra(case: Case, dtype: str, layout: str, data: str = "normal") -> int | None:
-    """Return the bytes of a call of one thread, or None where the system does not tell."""
+def extra(
+    case: Case, dtype: str, layout: str, data: str = "normal"
+) -> tuple[int, int] | tuple[None, None]:
+    """Return the bytes that a call of one thread takes and may take, where the system tells."""
     if not _RESET.exists():
-        return None
+        return None, None
     command = [sys.executable, "-m", __name__, case.kind, str(case), dtype, layout, data]
     environment = {**os.environ, **_MALLOC}
-    return int(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+    run = subprocess.run(command, env=environment, capture_output=True, check=True)
+    taken, allowed = map(int, run.stdout.split())
+    return taken, allowed
 
 
 def _status(key: str) -> int:
@@ -46,21 +44,28 @@ def _status(key: str) -> int:
     return int(lines[key].split()[0]) << 10
 
 
-def _measure(kind: str, problem: str, dtype: str, layout: str, data: str = "normal") -> int:
+def _measure(
+    kind: str, problem: str, dtype: str, layout: str, data: str = "normal"
+) -> tuple[int, int]:
     case = parse(kind, problem)
     axis = "dhw"[3 - case.rank]
     tiny = parse(kind, f"mb1ic8i{axis}8" + (f"oc8k{axis}1" if case.oc else f"o{axis}8"))
-    first, work = (
-        Ours().prepare(each, Arrays.random(each, dtype, data), layout, 1) for each in (tiny, case)
-    )
+    arrays = Arrays.random(case, dtype, data)
+    first = Ours().prepare(tiny, Arrays.random(tiny, dtype, data), layout, 1)
+    work = Ours().prepare(case, arrays, layout, 1)
     assert first is not None
     assert work is not None
     first()  # what the first call of a process loads
     _RESET.write_text("5")
     before = _status("VmRSS")
     work()
-    return max(0, _status("VmHWM") - before)
+    taken = max(0, _status("VmHWM") - before)
+    packed = 0
+    if case.oc:
+        described = Ours().plan(case, arrays, layout, 1).describe()
+        packed = int(described.split(" bytes of packed weights")[0].split()[-1])
+    return taken, packed + _SCRATCH
 
 
 if __name__ == "__main__":
-    print(_measure(*sys.argv[1:]))
+    print(*_measure(*sys.argv[1:]))

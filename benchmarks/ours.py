@@ -25,40 +25,69 @@ class Ours:
     def prepare(self, case: Case, arrays: Arrays, layout: str, threads: int) -> Work | None:
         """Return the call; None for plans of what has none."""
         channels_last, conv = layout == "NXC", case.kind == "conv"
-        dy, w = arrays.diff_dst, arrays.weights
+        dy = arrays.diff_dst
         shape: tuple[int, ...] = (case.mb, case.ic, *case.src)
         if channels_last:
             dy, shape = np.moveaxis(dy, 1, -1), (case.mb, *case.src, case.ic)
         dy = arrays.place(dy)
         out = np.full(shape, 0, dy.dtype)  # written, so that no call pays for fresh pages
-        keywords: dict[str, Any] = {"data_format": layout, "num_threads": threads}
         if case.kind == "resampling":
             if self.planned:
                 return None
             return lambda: gradops_cy.interpolate_backward(
-                shape, dy, mode=case.algorithm, out=out, **keywords
+                shape,
+                dy,
+                mode=case.algorithm,
+                out=out,
+                data_format=layout,
+                num_threads=threads,
             )
-        weights_format = "OIX" if conv else "IOX"
-        if channels_last:
-            w, weights_format = np.moveaxis(w, (0, 1), (-1, -2)), "XIO" if conv else "XOI"
-        w = arrays.place(w)
-        keywords |= {
-            "strides": case.strides,
-            "pads_begin": case.pads,
-            "pads_end": case.pads_end,
-            "dilations": case.dilations,
-            "groups": case.groups,
-            "weights_format": weights_format,
-        }
-        name = "convolution_backward_data" if conv else "conv_transpose_backward_data"
-        extents = (shape,) if conv else ()
         if self.planned:
-            plan = getattr(gradops_cy, f"{name}_plan")(dy.shape, w, *extents, **keywords)
+            plan = self.plan(case, arrays, layout, threads)
             return lambda: plan(dy, out=out)
-        operator = getattr(gradops_cy, name)
+        w, keywords = _weights_and_attributes(case, arrays, layout, threads)
+        operator = getattr(gradops_cy, _name(case))
+        extents = (shape,) if conv else ()
         return lambda: operator(dy, w, *extents, out=out, **keywords)
+
+    def plan(
+        self, case: Case, arrays: Arrays, layout: str, threads: int
+    ) -> gradops_cy.ConvolutionPlan:
+        """Return the plan of a convolution."""
+        channels_last = layout == "NXC"
+        w, keywords = _weights_and_attributes(case, arrays, layout, threads)
+        shapes = [(case.mb, case.oc, *case.dst), (case.mb, case.ic, *case.src)]
+        if channels_last:
+            shapes = [(n, *x, c) for n, c, *x in shapes]
+        dst, src = shapes
+        make = getattr(gradops_cy, f"{_name(case)}_plan")
+        extents = (src,) if case.kind == "conv" else ()
+        plan: gradops_cy.ConvolutionPlan = make(dst, w, *extents, **keywords)
+        return plan
 
     def result(self, value: Any, layout: str) -> Array:
         """Return the result in float32."""
         array = np.moveaxis(value, -1, 1) if layout == "NXC" else value
         return np.asarray(array, np.float32)
+
+
+def _name(case: Case) -> str:
+    return "convolution_backward_data" if case.kind == "conv" else "conv_transpose_backward_data"
+
+
+def _weights_and_attributes(
+    case: Case, arrays: Arrays, layout: str, threads: int
+) -> tuple[Array, dict[str, Any]]:
+    w, weights_format = arrays.weights, "OIX" if case.kind == "conv" else "IOX"
+    if layout == "NXC":
+        w, weights_format = np.moveaxis(w, (0, 1), (-1, -2)), weights_format[::-1]
+    return arrays.place(w), {
+        "data_format": layout,
+        "num_threads": threads,
+        "strides": case.strides,
+        "pads_begin": case.pads,
+        "pads_end": case.pads_end,
+        "dilations": case.dilations,
+        "groups": case.groups,
+        "weights_format": weights_format,
+    }
