@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from gradops_cy._convolution_choice import AMX, AMX_ROWS, PAIRS, Choice
+from gradops_cy._convolution_choice import AMX, AMX_COLUMNS, AMX_ROWS, PAIRS, Choice
 from gradops_cy._rounding import even, up
+
+# Products that AMX has under way before the sum of the first is ready for the next one.
+AMX_LATENCY = 52 / 16
 
 
 def _step(choice: Choice) -> int:
@@ -31,9 +34,15 @@ def row_pitch(choice: Choice, width: int) -> int:
 
 
 def _cost(choice: Choice, positions: int) -> float:
-    """Return how many vectors or tiles a unit takes; a tile alone loads as many weights as two."""
+    """Return the time of a unit, in vectors or in tiles whose products do not wait for sums."""
     steps = -(-positions // _step(choice))
-    return steps + (steps % 2 / 2 if choice.parts > 1 else 0)
+    if not choice.amx:
+        return steps
+    across = 1 if choice.problem.input_channels <= AMX_COLUMNS else 2
+    down = 4 // across if choice.parts == 1 else 2
+    together, left = divmod(steps, down)
+    cycles = together * max(down * across, AMX_LATENCY)
+    return (cycles + (max(left * across, AMX_LATENCY) if left else 0)) / across
 
 
 def unit(choice: Choice, flatten: bool, height: int, width: int) -> int:
@@ -50,8 +59,9 @@ def tiles_across(choice: Choice, flatten: bool, width: int) -> int:
     """
     positions = unit(choice, flatten, min(choice.counts[1], 16), width)
     found = choice.work.most >= 8 and choice.problem.output_channels <= 128
+    alone = choice.problem.input_channels <= AMX_COLUMNS
     tall = choice.kernel == AMX and choice.parts == 1 and positions > 2 * AMX_ROWS
-    return 1 if tall and found else 2
+    return 1 if tall and (found or alone) else 2
 
 
 def tile_vectors(choice: Choice, flatten: bool, width: int) -> int:
