@@ -266,8 +266,7 @@ def _split_for_threads(found: Cut, num_threads: int) -> Cut:
     problem = choice.problem
     flop = problem.flop // tasks
     if not choice.over_groups and problem.groups > 1 and flop < TASK_FLOP:
-        fewest = max(1, tasks // (4 * num_threads))
-        together = max(1, min(problem.groups, TASK_FLOP // max(flop, 1), fewest))
+        together = min(problem.groups, max(1, tasks // (4 * num_threads)))
         found = replace(found, task_groups=together)
     wanted = 3 * num_threads if num_threads > 1 else 1
     while found.tasks < wanted and problem.flop // found.tasks > TASK_FLOP:

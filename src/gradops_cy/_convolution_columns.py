@@ -19,7 +19,9 @@ def flattens(choice: Choice, width: int) -> bool:
         return False
     height = min(choice.counts[1], 16)
     joined = (height - 1) * row_pitch(choice, width) + width
-    saved = _cost(choice, width) * height / _cost(choice, joined)
+    # Rows by themselves go without the taps whose rows lie outside.
+    apart = choice.problem.inside(1) if choice.kernel == AMX else 1.0
+    saved = apart * _cost(choice, width) * height / _cost(choice, joined)
     # Rows by themselves begin with whole lines, which load faster.
     return saved > (1.1 if choice.kernel == PAIRS else 1) and choice.counts[1] > 1
 

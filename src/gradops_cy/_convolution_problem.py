@@ -104,6 +104,11 @@ class ConvProblem:
         sources = self.diff_dst_channels * prod(self.diff_dst)
         return self.batch * (sources + self.diff_src_channels * prod(self.diff_src))
 
+    def inside(self, axis: int) -> float:
+        """Return the share of an axis's products that are not with padding."""
+        steps = 1 if self.transposed else self.strides[axis]
+        return self._products(axis) * steps / (self.diff_src[axis] * self.kernel[axis])
+
     def _products(self, axis: int) -> int:
         """Count the (position, tap) pairs of an axis that meet inside both tensors."""
         large, small = self.diff_src[axis], self.diff_dst[axis]
