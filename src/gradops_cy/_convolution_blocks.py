@@ -268,7 +268,9 @@ def _split_for_threads(found: Cut, num_threads: int) -> Cut:
     if not choice.over_groups and problem.groups > 1 and flop < TASK_FLOP:
         together = min(problem.groups, max(1, tasks // (4 * num_threads)))
         found = replace(found, task_groups=together)
-    wanted = 3 * num_threads if num_threads > 1 else 1
+    # A sum that is cut fills its window again for each range of channels.
+    refills = choice.windowed and found.chunk < choice.problem.output_channels
+    wanted = num_threads * (1 if refills else 3) if num_threads > 1 else 1
     while found.tasks < wanted and problem.flop // found.tasks > TASK_FLOP:
         parts = _parts(found)
         if parts is None:

@@ -154,6 +154,7 @@ cdef struct Task:
     Py_ssize_t block_end
     Py_ssize_t class_begin
     Py_ssize_t class_end
+    Py_ssize_t block        # number of the image, range of groups and block of positions
     Py_ssize_t start[3]     # first position of the block on each axis, before residue classes
 
 
@@ -369,21 +370,36 @@ cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, 
         used += class_extent(work, count)
 
 
-cdef int run_group(const Work *work, const Task *task, Py_ssize_t group,
-                   char *scratch) noexcept nogil:
-    """Compute a task's block of one group; return whether something is not as assumed."""
+# The positions and the group whose window a thread has in its scratch.
+cdef struct Held:
+    Py_ssize_t block
+    Py_ssize_t group
+
+
+cdef void fill_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                      Py_ssize_t chunk, const Scratch *s) noexcept nogil:
+    if work.b.unfold:
+        unfold_window(work, task, group, first, chunk, s)
+    elif work.b.kernel == PAIRS:
+        pack_pair_window(work, task, group, first, chunk, s)
+    elif work.b.windowed:
+        pack_window(work, task, group, first, chunk, window_pitch(work, chunk), s.window, s.staging)
+
+
+cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, char *scratch,
+                   Held *held) noexcept nogil:
+    """Compute a task's block of one group; return whether something is not as assumed.
+
+    Tasks that differ in their channels alone follow each other, and use the same window.
+    """
     cdef Scratch s = carve(&work.b, scratch)
     cdef Py_ssize_t first = 0
     cdef Py_ssize_t chunk, i
     cdef int fine = 1
     while first < work.b.output_channels:
         chunk = min(work.b.chunk, work.b.output_channels - first)
-        if work.b.unfold:
-            unfold_window(work, task, group, first, chunk, &s)
-        elif work.b.kernel == PAIRS:
-            pack_pair_window(work, task, group, first, chunk, &s)
-        elif work.b.windowed:
-            pack_window(work, task, group, first, chunk, window_pitch(work, chunk), s.window, s.staging)
+        if chunk < work.b.output_channels or held.block != task.block or held.group != group:
+            fill_window(work, task, group, first, chunk, &s)
         if work.packing != NULL:
             for i in range(task.block_begin, task.block_end):
                 fine &= pack_chunk(work.packing, group, work.packing.block + 4 * i, first, chunk,
@@ -393,12 +409,13 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group,
             compute_classes(work, task, group, first, chunk, task.block_begin, task.block_end, &s,
                             &fine)
         first += chunk
+    held.block, held.group = task.block, group
     if not work.b.direct:
         store_classes(work, task, group, &s, &fine)
     return 1 - fine
 
 
-cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept nogil:
+cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held) noexcept nogil:
     """Return whether the task met what the plan does not assume."""
     cdef Task task
     cdef Py_ssize_t ranges, split, group, axis
@@ -411,6 +428,7 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept n
     number = number // work.b.class_splits
     task.class_begin = work.classes * split // work.b.class_splits
     task.class_end = work.classes * (split + 1) // work.b.class_splits
+    task.block = number
     for axis in range(2, -1, -1):
         task.start[axis] = number % work.axis[axis].blocks * work.axis[axis].block
         number = number // work.axis[axis].blocks
@@ -427,7 +445,7 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch) noexcept n
         if work.b.kernel == SCATTER:
             unfit |= run_scatter(work, &task, group, scratch)
         else:
-            unfit |= run_group(work, &task, group, scratch)
+            unfit |= run_group(work, &task, group, scratch, held)
     if work.b.parts:
         amx_end()
     return unfit
@@ -439,8 +457,10 @@ cdef int run_tasks(const Work *work, Tasks *tasks, Py_ssize_t thread,
     cdef Py_ssize_t tried = 0
     cdef int unfit = 0
     cdef Py_ssize_t task = next_task(tasks, thread, &tried)
+    cdef Held held
+    held.block = held.group = -1
     while task >= 0:
-        unfit |= run_task(work, task, scratch)
+        unfit |= run_task(work, task, scratch, &held)
         task = next_task(tasks, thread, &tried)
     return unfit
 
