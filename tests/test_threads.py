@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gradops_cy
+from gradops_cy import _threads
 from tests.cases import LAYERS, conv_case, conv_cases, layer, sequence
+from tests.forced import assert_cuts_do_not_change_a_bit
 from tests.tolerances import DTYPES
 
 THREADS = (2, 3, 7)
@@ -67,6 +69,32 @@ def test_batch_splits_do_not_change_a_bit(groups, inputs, data_format, dtype):
             replace(case, batch=b - a).call(dy[a:b], weights) for a, b in itertools.pairwise(cuts)
         ]
         assert same_bits(np.concatenate(parts), whole)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("name", ["80-64-20-3-1-1", "48-64-13-2-2-0"])
+def test_cuts_do_not_change_a_bit(monkeypatch, name, groups, data_format, dtype):
+    """Also where tasks share the window that the one before them has filled."""
+    case = layer(name, groups=groups, batch=2, data_format=data_format, dtype=dtype)
+    assert_cuts_do_not_change_a_bit(monkeypatch, case)
+
+
+def test_more_threads_than_ranges_of_tasks(monkeypatch):
+    """A team larger than TASK_RANGES of tasks.h; what there is to do is done once."""
+    monkeypatch.setattr(_threads, "MAX_THREADS", 150)
+    case = layer("16-16-40-3-1-1", batch=150)
+    arrays = case.formatted(*case.arrays())
+    result = np.zeros_like(case.call(*arrays))
+    case.call(*arrays, num_threads=150, out=result, accumulate=True)
+    assert same_bits(result, case.call(*arrays, num_threads=1, out=0 * result, accumulate=True))
+    dy = np.ones((150, 40, 40, 3), np.float32)
+    resized = [
+        gradops_cy.interpolate_backward((150, 20, 20, 3), dy, mode="linear", num_threads=threads)
+        for threads in (1, 150)
+    ]
+    assert same_bits(*resized)
 
 
 @given(data=st.data())
