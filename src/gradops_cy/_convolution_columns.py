@@ -7,6 +7,8 @@ from gradops_cy._rounding import even, up
 
 # Products that AMX has under way before the sum of the first is ready for the next one.
 AMX_LATENCY = 52 / 16
+# Bytes of positions that a tile finds again in the first-level cache, for the most part.
+TILE_BYTES = 52 << 10
 
 
 def _step(choice: Choice) -> int:
@@ -59,9 +61,14 @@ def tiles_across(choice: Choice, flatten: bool, width: int) -> int:
     That halves what is loaded of the weights, and doubles the loads of positions, which gains where
     many taps find them in the first-level cache.
     """
+    problem = choice.problem
     positions = unit(choice, flatten, min(choice.counts[1], 16), width)
-    found = choice.work.most >= 8 and choice.problem.output_channels <= 128
-    alone = choice.problem.input_channels <= AMX_COLUMNS
+    alone = problem.input_channels <= AMX_COLUMNS
+    # What the taps of a tile read: those of a row read the same, but for strides.
+    across = -(-problem.kernel[2] // choice.out_steps[2])
+    phases = min(across, problem.strides[2] if problem.transposed else 1)
+    entries = choice.work.most // across * (4 * AMX_ROWS * phases + across)
+    found = choice.work.most >= 8 and 2 * entries * problem.output_channels <= TILE_BYTES
     tall = choice.kernel == AMX and choice.parts == 1 and positions > 2 * AMX_ROWS
     return 1 if tall and (found or alone) else 2
 
