@@ -6,6 +6,7 @@ cdef enum:
     # that lie a channel apart lost 8 %.
     SHORT_SUM = 40
 
+
 cdef void begin_meanwhile(const Work *work, Meanwhile *m) noexcept nogil:
     m.dtype, m.parts, m.accumulate = work.b.dtype, work.b.parts, work.accumulate
     m.fine = 1
