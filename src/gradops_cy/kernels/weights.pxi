@@ -38,9 +38,12 @@ cdef void transpose_rows(const Weights *w, const char *src, char *dst, Py_ssize_
     for strip in range((rows + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
         r = strip * TRANSPOSE_ROWS
         height = min(TRANSPOSE_ROWS, rows - r)
-        for j in range(height):
-            load_row(w.load_dtype, src + (r + j) * w.stride[2], w.unit, cols,
-                     staging + j * cols * w.size)
+        if w.stride[2] == cols * w.unit:  # short rows, one after the other
+            load_row(w.load_dtype, src + r * w.stride[2], w.unit, height * cols, staging)
+        else:
+            for j in range(height):
+                load_row(w.load_dtype, src + (r + j) * w.stride[2], w.unit, cols,
+                         staging + j * cols * w.size)
         transpose(w.size, staging, cols, dst + r * w.size, dst_pitch, place, height, cols)
 
 
