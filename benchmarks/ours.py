@@ -24,12 +24,9 @@ class Ours:
 
     def prepare(self, case: Case, arrays: Arrays, layout: str, threads: int) -> Work | None:
         """Return the call; None for plans of what has none."""
-        channels_last, conv = layout == "NXC", case.kind == "conv"
-        dy = arrays.diff_dst
-        shape: tuple[int, ...] = (case.mb, case.ic, *case.src)
-        if channels_last:
-            dy, shape = np.moveaxis(dy, 1, -1), (case.mb, *case.src, case.ic)
+        dy = np.moveaxis(arrays.diff_dst, 1, -1) if layout == "NXC" else arrays.diff_dst
         dy = arrays.place(dy)
+        shape = _shape(case.mb, case.ic, case.src, layout)
         out = np.full(shape, 0, dy.dtype)  # written, so that no call pays for fresh pages
         if case.kind == "resampling":
             if self.planned:
@@ -47,22 +44,16 @@ class Ours:
             return lambda: plan(dy, out=out)
         w, keywords = _weights_and_attributes(case, arrays, layout, threads)
         operator = getattr(gradops_cy, _name(case))
-        extents = (shape,) if conv else ()
-        return lambda: operator(dy, w, *extents, out=out, **keywords)
+        return lambda: operator(dy, w, out=out, **keywords)
 
     def plan(
         self, case: Case, arrays: Arrays, layout: str, threads: int
     ) -> gradops_cy.ConvolutionPlan:
         """Return the plan of a convolution."""
-        channels_last = layout == "NXC"
         w, keywords = _weights_and_attributes(case, arrays, layout, threads)
-        shapes = [(case.mb, case.oc, *case.dst), (case.mb, case.ic, *case.src)]
-        if channels_last:
-            shapes = [(n, *x, c) for n, c, *x in shapes]
-        dst, src = shapes
         make = getattr(gradops_cy, f"{_name(case)}_plan")
-        extents = (src,) if case.kind == "conv" else ()
-        plan: gradops_cy.ConvolutionPlan = make(dst, w, *extents, **keywords)
+        shape = _shape(case.mb, case.oc, case.dst, layout)
+        plan: gradops_cy.ConvolutionPlan = make(shape, w, **keywords)
         return plan
 
     def result(self, value: Any, layout: str) -> Array:
@@ -75,13 +66,17 @@ def _name(case: Case) -> str:
     return "convolution_backward_data" if case.kind == "conv" else "conv_transpose_backward_data"
 
 
+def _shape(images: int, channels: int, spatial: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    return (images, *spatial, channels) if layout == "NXC" else (images, channels, *spatial)
+
+
 def _weights_and_attributes(
     case: Case, arrays: Arrays, layout: str, threads: int
 ) -> tuple[Array, dict[str, Any]]:
     w, weights_format = arrays.weights, "OIX" if case.kind == "conv" else "IOX"
     if layout == "NXC":
         w, weights_format = np.moveaxis(w, (0, 1), (-1, -2)), weights_format[::-1]
-    return arrays.place(w), {
+    keywords: dict[str, Any] = {
         "data_format": layout,
         "num_threads": threads,
         "strides": case.strides,
@@ -91,3 +86,6 @@ def _weights_and_attributes(
         "groups": case.groups,
         "weights_format": weights_format,
     }
+    if case.kind == "conv":
+        keywords["dst_shape"] = _shape(case.mb, case.ic, case.src, layout)
+    return arrays.place(w), keywords

@@ -35,11 +35,11 @@ def turn(work: Callable[[], Any]) -> list[float]:
     caches hold what it has left there.
     """
     start = time.perf_counter()
-    first = [once(work)]
-    while first[0] < SETTLE and time.perf_counter() < start + SETTLE:
+    first = once(work)
+    if first > LONG:
+        return [first]
+    while time.perf_counter() < start + SETTLE:
         work()
-    if first[0] > LONG:
-        return first
     end = time.perf_counter() + TURN
     seconds = [once(work)]
     while time.perf_counter() < end:

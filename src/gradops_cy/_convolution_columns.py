@@ -65,9 +65,9 @@ def tiles_across(choice: Choice, flatten: bool, width: int) -> int:
     positions = unit(choice, flatten, min(choice.counts[1], 16), width)
     alone = problem.input_channels <= AMX_COLUMNS
     # What the taps of a tile read: those of a row read the same, but for strides.
-    across = -(-problem.kernel[2] // choice.out_steps[2])
-    phases = min(across, problem.strides[2] if problem.transposed else 1)
-    entries = choice.work.most // across * (4 * AMX_ROWS * phases + across)
+    in_row = -(-problem.kernel[2] // choice.out_steps[2])
+    phases = min(in_row, problem.strides[2] if problem.transposed else 1)
+    entries = choice.work.most // in_row * (4 * AMX_ROWS * phases + in_row)
     found = choice.work.most >= 8 and 2 * entries * problem.output_channels <= TILE_BYTES
     tall = choice.kernel == AMX and choice.parts == 1 and positions > 2 * AMX_ROWS
     return 1 if tall and (found or alone) else 2

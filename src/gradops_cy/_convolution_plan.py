@@ -242,17 +242,24 @@ class Plan:
         _give(staging)
         return fine or self.choice.assumed == NOTHING
 
-    def run(self, diff_dst: Array, packed: Array, diff_src: Array, channels_last: bool) -> bool:
-        """Compute diff_src from diff_dst and packed weights.
+    def run(
+        self,
+        diff_dst: Array,
+        weights: Array,
+        diff_src: Array,
+        channels_last: bool,
+        packed: bool = True,
+    ) -> bool:
+        """Compute diff_src from diff_dst and packed weights, or those that each task packs itself.
 
-        Return whether diff_dst is as assumed. If not, diff_src is to be computed by another plan.
+        Return whether all values are as assumed. If not, another plan is to compute diff_src.
         """
         if self._clears:
             diff_src[...] = 0
         scratch = _take(self._scratch_bytes)
-        accumulate = self.choice.layout.accumulate
-        fine: bool = self._program.run(
-            diff_dst, packed, diff_src, channels_last, scratch, self.num_threads, accumulate
+        program, accumulate = self._program, self.choice.layout.accumulate
+        fine: bool = (program.run if packed else program.run_packing)(
+            diff_dst, weights, diff_src, channels_last, scratch, self.num_threads, accumulate
         )
         _give(scratch)
         return fine
@@ -262,23 +269,11 @@ class Plan:
     ) -> bool:
         """Pack and run; tell whether all values are as assumed."""
         if self.packs_in_tasks:
-            return self._run_packing(diff_dst, weights, diff_src, channels_last)
+            weights = self._packable(weights)
+            return self.run(diff_dst, weights, diff_src, channels_last, packed=False)
         packed = _take(self.packed_bytes)
         fine = self.pack(weights, packed) and self.run(diff_dst, packed, diff_src, channels_last)
         _give(packed)
-        return fine
-
-    def _run_packing(
-        self, diff_dst: Array, weights: Array, diff_src: Array, channels_last: bool
-    ) -> bool:
-        """Compute diff_src, each task packing what it alone uses of the weights."""
-        if self._clears:
-            diff_src[...] = 0
-        scratch = _take(self._scratch_bytes)
-        fine: bool = self._program.run_packing(
-            diff_dst, self._packable(weights), diff_src, channels_last, scratch, self.num_threads
-        )
-        _give(scratch)
         return fine
 
     def describe(self) -> str:

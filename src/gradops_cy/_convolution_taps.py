@@ -11,6 +11,7 @@ import numpy as np
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import AxisTaps, axis_taps
 from gradops_cy._convolution_problem import ConvProblem, Triple
+from gradops_cy._distinct import distinct
 
 # More residue classes than this are not all walked through.
 MOST_CLASSES = 64
@@ -107,10 +108,8 @@ def taps_of(axes: AxesTaps, used_only: bool) -> Taps:
 def _axis_classes(axis: AxisTaps, used_only: bool) -> Array:
     """Return residue, first tap and number of taps of an axis's classes."""
     residues = np.arange(axis.classes)
+    if used_only:  # at least one, so that there is something to plan for
+        residues = axis.residues[distinct(axis.residues)[0]] if len(axis) else residues[:1]
     begin = np.searchsorted(axis.residues, residues)
-    count = np.searchsorted(axis.residues, residues, side="right") - begin
-    classes = np.stack([residues, begin, count], axis=1)
-    if not used_only:
-        return classes
-    # At least one, so that there is something to plan for.
-    return classes[count > 0] if len(axis) else classes[:1]
+    end = np.searchsorted(axis.residues, residues, side="right")
+    return np.stack([residues, begin, end - begin], axis=1)

@@ -104,9 +104,9 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
 
 /* The same of mr*16 positions x 16 channels, one part: a tile of weights meets up to four of positions,
  * which halves what comes from the second-level cache. */
-INLINE void tall_tile(const int mr, const int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t a_pitch,
-                      const ptrdiff_t *offset, const char *b, char *c, ptrdiff_t c_pitch,
-                      int accumulate, Meanwhile *m) {
+INLINE void tall_tile(const int mr, const int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
+                      ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
+                      ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
     const ptrdiff_t share = m->share, lines = m->lines;
     const ptrdiff_t next = 16 * a_pitch;
     if (accumulate) {

@@ -11,6 +11,7 @@ from cython.parallel cimport prange, threadid
 from libc.string cimport memcpy, memset
 
 include "tasks.pxi"
+include "tensor.pxi"
 
 cdef extern from "rows.h" nogil:
     int F32
@@ -241,21 +242,16 @@ cdef char *read_tensor(object array, bint writable, bint channels_last, const Wo
                        Py_ssize_t *stride) except NULL:
     """Return where a tensor begins; fill in its strides over n, c, d, h and w.
 
-    Images without a depth of their own are planes. The strides of axes that are not there are never
-    used.
+    Images without a depth of their own are planes.
     """
     cdef Py_buffer view
-    cdef int axis, first
     PyObject_GetBuffer(array, &view, PyBUF_STRIDED if writable else PyBUF_STRIDES)
     try:
         if not 3 <= view.ndim <= 5:
             raise ValueError(f"expected 3 to 5 axes, got {view.ndim}")
-        first = 1 if channels_last else 2
-        memset(stride, 0, 5 * sizeof(Py_ssize_t))
-        stride[0 if view.ndim == 5 else 2] = view.strides[0]
-        stride[1] = view.strides[view.ndim - 1 if channels_last else 1]
-        for axis in range(view.ndim - 2):
-            stride[7 - view.ndim + axis] = view.strides[first + axis]
+        read_strides(&view, channels_last, stride)
+        if view.ndim < 5:
+            stride[0], stride[2] = 0, stride[0]
         if work.b.joins > 0:
             stride[3] = work.axis[2].result * stride[4]
         if work.b.joins > 1:
@@ -543,14 +539,14 @@ cdef class Program:
         work.weights = read_bytes(packed, False)
         return run_all(&work, diff_dst, diff_src, channels_last, scratch, num_threads, accumulate) == 0
 
-    def run_packing(self, diff_dst, weights, diff_src, bint channels_last, scratch,
-                    int num_threads):
+    def run_packing(self, diff_dst, weights, diff_src, bint channels_last, scratch, int num_threads,
+                    bint accumulate):
         """Compute diff_src, each task packing what it alone uses of the weights."""
         cdef Work work = self.work
         cdef Weights w = self.panels
         read_weights(weights, &w)
         work.packing = &w
-        return run_all(&work, diff_dst, diff_src, channels_last, scratch, num_threads, False) == 0
+        return run_all(&work, diff_dst, diff_src, channels_last, scratch, num_threads, accumulate) == 0
 
 
 cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, int num_threads,

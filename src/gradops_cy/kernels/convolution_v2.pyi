@@ -42,6 +42,7 @@ class Program:
         channels_last: bool,
         scratch: _Bytes,
         num_threads: int,
+        accumulate: bool,
     ) -> bool: ...
 
 def pack_staging(taps: int, parts: int) -> int: ...

@@ -9,6 +9,7 @@ from cython.parallel cimport prange
 from libc.string cimport memmove, memset
 
 include "tasks.pxi"
+include "tensor.pxi"
 
 cdef extern from "resampling.h" nogil:
     enum:
@@ -249,15 +250,9 @@ cdef void run_tasks(const Job *job, Tasks *tasks, Py_ssize_t thread, char *memor
 
 
 cdef Tensor take_tensor(const Py_buffer *view, bint channels_last) noexcept nogil:
-    # The five axes of a tensor of three to five; absent ones have extent 1.
     cdef Tensor tensor
-    cdef int axes = view.ndim - 2, first = 1 if channels_last else 2, axis
     tensor.data = <char *> view.buf
-    memset(tensor.strides, 0, sizeof(tensor.strides))
-    tensor.strides[0] = view.strides[0]
-    tensor.strides[1] = view.strides[view.ndim - 1 if channels_last else 1]
-    for axis in range(axes):
-        tensor.strides[5 - axes + axis] = view.strides[first + axis]
+    read_strides(view, channels_last, tensor.strides)
     return tensor
 
 
