@@ -160,6 +160,24 @@ def test_real_layers(channels, src, dst, mode, data_format, dtype):
     check(dtype, data_format, 1, channels, src, dst, mode, "half_pixel")
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    ("src", "dst", "transform"),
+    [
+        ((3, 290), (12, 1160), "half_pixel"),
+        ((3, 290), (24, 2320), "asymmetric"),
+        ((9, 65), (65, 513), "align_corners"),
+        ((2, 3, 131), (8, 3, 521), "align_corners"),
+    ],
+)
+def test_whole_factors(src, dst, transform, mode, accumulate, dtype):
+    """Rows in phases: longer than are kept at a time, whole vectors or not."""
+    out = {"out_view": "contiguous", "accumulate": accumulate}
+    check(dtype, "NCX", 2, 3, src, dst, mode, transform, **out)
+
+
 def test_nearest_half_pixel_index_is_exact():
     """The golden fact: (2x+1)·src // (2·dst), for every pair of extents up to 96."""
     for src in range(1, 97):

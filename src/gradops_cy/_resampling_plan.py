@@ -52,7 +52,7 @@ _KERNEL_WIDTH_VECTORS = 4
 _WIDE = 24
 _GROUP_ELEMENTS = 256
 _CHUNK_ELEMENTS = 4096
-_LONGEST_WIDTH = 1 << 17
+_LONGEST_WIDTH = 1 << 20
 # Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
 # groups that keep threads busy.
 _PLANE_ELEMENTS = 1 << 17
@@ -62,17 +62,16 @@ _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
 # Bytes of a cache in which rows stay that several rows of the result touch.
 _CACHE_BYTES = 1 << 20
-# Bytes of a result from which on it is stored past the caches; and the elements, in the type that
-# computes, gathered to do so.
+# Bytes of a result from which on it is stored past the caches, how much larger diff_dst may be in
+# the kernel of widths, and the elements, in the type that computes, gathered to do so.
 _STREAM_BYTES = 1 << 23
+_STREAM_GROWTH = 4
 _STAGE_ELEMENTS = 2048
-# Bytes of a diff_dst, more than a second-level cache holds, from which on rows are fetched before
-# they are summed. The kernel of widths fetches about so many bytes ahead, if what a row of the
-# result is the first to touch is worth the trouble, and the first-level cache can hold it besides
-# what is summed.
+# Bytes of a diff_dst, more than a second-level cache holds, from which on rows are asked for before
+# they are summed, and how many bytes before.
 _FETCH_BYTES = 1 << 21
-_AHEAD_BYTES = 4096
-_FEWEST_FRESH, _MOST_FRESH = 1 << 10, 3 << 12
+_AHEAD_BYTES = 1 << 10
+_WIDTH_AHEAD_BYTES = 1 << 12
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -189,21 +188,20 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     columns = max(min(_kernels.MAX_RUN, longest[2]), elements // lanes)
     streams, ahead = src_bytes >= _STREAM_BYTES, 0
     if width:
-        # Between the loads of more than is stored, stores past the caches are slower.
-        streams = streams and math.prod(problem.dst) <= math.prod(problem.src)
+        # Between the loads of more than is stored, stores past the caches are slower: soon for
+        # halves, which take longer to sum than to load.
+        most = _STREAM_GROWTH if itemsize == 4 else 1
+        streams = streams and math.prod(problem.dst) <= most * math.prod(problem.src)
         lanes = pixel
         elements = max(width.elements, _STAGE_ELEMENTS) if streams else width.elements
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
-        rows = planes // pixel * problem.src[0] * problem.src[1]
-        # A single row is a stream that the processor fetches itself.
-        several = longest[0] * longest[1] > 1
-        fetches = several and dst_bytes >= _FETCH_BYTES
-        if fetches and _FEWEST_FRESH * rows <= dst_bytes <= _MOST_FRESH * rows:
-            ahead = -(-_AHEAD_BYTES * rows // dst_bytes)
+        if dst_bytes >= _FETCH_BYTES:
+            ahead = _WIDTH_AHEAD_BYTES
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
-        ahead = _kernels.THEMSELVES if kernel == "channels" and dst_bytes >= _FETCH_BYTES else 0
+        if kernel == "channels" and dst_bytes >= _FETCH_BYTES:
+            ahead = _AHEAD_BYTES
 
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)

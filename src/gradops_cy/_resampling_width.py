@@ -18,6 +18,9 @@ from gradops_cy._resampling_axis import AxisTable
 
 # Words of a pattern before its places: PATTERN_HEAD of resampling_width.h.
 _HEAD = 16
+# What resampling_phases.h can do, and from how many taps on it is faster.
+_PHASES = (4, 8)
+_FEWEST_TAPS = 3
 
 
 def _scattered(count: int) -> Ints:
@@ -26,6 +29,15 @@ def _scattered(count: int) -> Ints:
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
     return (mixed ^ mixed >> np.uint64(32) | np.uint64(1)).view(np.intp)
+
+
+def _phases(place: Array, count: Array, weights: Array) -> Ints:
+    """Return the blocks' phases: how far apart their positions begin, if all are alike; else 0."""
+    step = place[:, 1]
+    alike = (place == step[:, None] * np.arange(place.shape[1])).all(axis=1)
+    alike &= (count == count[:, :1]).all(axis=1) & (weights == weights[:, :, :1]).all(axis=(1, 2))
+    alike &= (count[:, 0] >= _FEWEST_TAPS) & np.isin(step, _PHASES)
+    return np.where(alike, step, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,8 @@ def width_table(
     weights = np.where(used, np.take(axis.weights, index), np.float32(0)).view(np.int32)
     head = np.zeros((len(base), _HEAD), np.intp)
     head[:, 0], head[:, 1], head[:, 2] = count.min(axis=1), count.max(axis=1), reached
+    if pixel == 1:
+        head[:, 3] = _phases(place, count, weights)
     words = np.concatenate((head, place, count), axis=1).astype(np.int32)
 
     # Blocks alike are told by a checksum of their words, and share the first one's pattern.

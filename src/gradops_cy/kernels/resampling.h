@@ -11,8 +11,6 @@ enum {
     ROWS_AT_ONCE = 16,        /* rows that add_rows takes: as many streams as prefetchers follow */
     ROWS_OF_A_PLANE = 8,      /* of one plane, where more than these lie a row apart */
     COLUMNS_IN_SEQUENCE = 32, /* products summed before their sum is added to the total */
-    AHEAD = 1024,             /* bytes of a row that are asked for before they are loaded */
-    THEMSELVES = -1,          /* rows to fetch: those that are summed, so far ahead */
     STRIDED_PIECE = 64,       /* elements gathered at once from rows that are not contiguous */
     SLACK = 4 * VECTOR_BYTES,
 };
@@ -64,23 +62,10 @@ INLINE void deal_pair_f32(int dtype, vec_f32 *pair) {
     pair[1] = __builtin_shufflevector(low, high, FLOAT_LANES(ODDS));
 }
 
-/* The hardware stops at the end of a page, and runs behind where several rows are read side by side. */
-INLINE void prefetch_ahead(const char *p, ptrdiff_t bytes) {
-    for (ptrdiff_t j = 0; j < bytes; j += 64) __builtin_prefetch(p + AHEAD + j);
-}
-
-/* Rows to bring into the cache while others are summed, one after the other: the prefetchers of the
- * processor follow one stream through a page, not several that take turns. */
-typedef struct {
-    const char *const *row;
-    ptrdiff_t rows, at, bytes;
-} Fetch;
-INLINE void fetch_lines(Fetch *fetch, ptrdiff_t lines) {
-    for (; lines > 0 && fetch->rows > 0; lines--) {
-        __builtin_prefetch(*fetch->row + fetch->at);
-        fetch->at += 64;
-        if (fetch->at >= fetch->bytes) fetch->at = 0, fetch->row++, fetch->rows--;
-    }
+/* Asks for bytes that are loaded so much later. The hardware stops at the end of a page, and runs behind
+ * where several rows are read side by side. */
+INLINE void prefetch_ahead(const char *p, ptrdiff_t ahead, ptrdiff_t bytes) {
+    for (ptrdiff_t j = 0; j < bytes; j += 64) __builtin_prefetch(p + ahead + j);
 }
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -136,20 +121,20 @@ INLINE void fetch_lines(Fetch *fetch, ptrdiff_t lines) {
 #undef NAME
 
 static void add_contiguous_rows(int dtype, const char *const *row, const void *weight,
-                                ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, void *dst,
+                                ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, void *dst,
                                 int add) {
-    if (dtype == F64) add_rows_of_f64(F64, row, weight, rows, fetched, n, dst, add);
-    else if (dtype == F32) add_rows_of_f32(F32, row, weight, rows, fetched, n, dst, add);
-    else if (dtype == F16) add_rows_of_f32(F16, row, weight, rows, fetched, n, dst, add);
-    else add_rows_of_f32(BF16, row, weight, rows, fetched, n, dst, add);
+    if (dtype == F64) add_rows_of_f64(F64, row, weight, rows, ahead, n, dst, add);
+    else if (dtype == F32) add_rows_of_f32(F32, row, weight, rows, ahead, n, dst, add);
+    else if (dtype == F16) add_rows_of_f32(F16, row, weight, rows, ahead, n, dst, add);
+    else add_rows_of_f32(BF16, row, weight, rows, ahead, n, dst, add);
 }
 
 /* Contiguous rows for two results: dst[i][j] (+)= sum_r weight[i][r] * row_r[j], j < n and r < rows. */
 static void add_shared_rows(int dtype, const char *const *row, const void *const *weight,
-                            ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, char *const *dst,
+                            ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, char *const *dst,
                             const int *add) {
 #define ADD(type, dtype)                                                                           \
-    add_shared_of_##type(dtype, row, (const void *)weight, rows, fetched, n, (void *)dst, add)
+    add_shared_of_##type(dtype, row, (const void *)weight, rows, ahead, n, (void *)dst, add)
     if (dtype == F64) ADD(f64, F64);
     else if (dtype == F32) ADD(f32, F32);
     else if (dtype == F16) ADD(f32, F16);
@@ -157,12 +142,12 @@ static void add_shared_rows(int dtype, const char *const *row, const void *const
 #undef ADD
 }
 
-/* dst[j] (+)= sum_r weight[r] * row_r[j] for j < n and r < rows <= ROWS_AT_ONCE; stride in bytes. The
- * next `fetched` rows are brought towards the core on the way, or these THEMSELVES before they are loaded. */
+/* dst[j] (+)= sum_r weight[r] * row_r[j] for j < n and r < rows <= ROWS_AT_ONCE; stride in bytes. Each
+ * is asked for `ahead` bytes before it is loaded, unless that is 0. */
 static void add_rows(int dtype, const char *const *row, ptrdiff_t stride, const void *weight,
-                     ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, void *dst, int add) {
+                     ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, void *dst, int add) {
     if (stride == element_size(dtype)) {
-        add_contiguous_rows(dtype, row, weight, rows, fetched, n, dst, add);
+        add_contiguous_rows(dtype, row, weight, rows, ahead, n, dst, add);
         return;
     }
     double piece[ROWS_AT_ONCE][STRIDED_PIECE];

@@ -1,12 +1,12 @@
 # The resampling kernels: every result element gathers the elements of diff_dst that touch it.
 # This file holds what a job is, where its rows lie, and how its tasks are run. What is done to rows
-# is in resampling_passes.pxi, with the kernel of rows; the others have files of their own,
-# resampling_channels.pxi, resampling_planes.pxi and resampling_width.pxi.
+# is in resampling_passes.pxi, with the kernel of rows, and resampling_shared.pxi; the others have files
+# of their own, resampling_channels.pxi, resampling_planes.pxi and resampling_width.pxi.
 
 from cpython.buffer cimport (PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
                              PyObject_GetBuffer)
 from cython.parallel cimport prange
-from libc.string cimport memmove, memset
+from libc.string cimport memcpy, memmove, memset
 
 include "tasks.pxi"
 include "tensor.pxi"
@@ -15,7 +15,7 @@ cdef extern from "resampling.h" nogil:
     enum:
         ROWS_AT_ONCE, ROWS_OF_A_PLANE, SLACK, F32, F64
     cpdef enum:
-        COLUMNS_IN_SEQUENCE, THEMSELVES
+        COLUMNS_IN_SEQUENCE
     int compute_size(int dtype) noexcept
     int element_size(int dtype) noexcept
     void load_row(int dtype, const char *src, Py_ssize_t src_stride, Py_ssize_t n,
@@ -26,10 +26,10 @@ cdef extern from "resampling.h" nogil:
                       Py_ssize_t inner_stride, const void *inner, Py_ssize_t inner_count,
                       Py_ssize_t r0, Py_ssize_t rows, const char **row, void *weight) noexcept
     void add_rows(int dtype, const char **row, Py_ssize_t stride, const void *weight,
-                  Py_ssize_t rows, Py_ssize_t fetched, Py_ssize_t n, void *dst,
+                  Py_ssize_t rows, Py_ssize_t ahead, Py_ssize_t n, void *dst,
                   bint add) noexcept
     void add_shared_rows(int dtype, const char **row, const void **weight, Py_ssize_t rows,
-                         Py_ssize_t fetched, Py_ssize_t n, char **dst, const int *add) noexcept
+                         Py_ssize_t ahead, Py_ssize_t n, char **dst, const int *add) noexcept
     void add_columns(int dtype, bint accumulate, const void *src, Py_ssize_t lanes,
                      const Py_ssize_t *start, const Py_ssize_t *first, const void *weight,
                      Py_ssize_t origin, Py_ssize_t x0, Py_ssize_t x1, char *dst,
@@ -73,9 +73,7 @@ cdef struct Job:
     Py_ssize_t rows_in_cache  # rows of the result whose rows of all depths stay in cache
     Axis depth, height, width
     const char *weights  # those of all axes
-    # What is fetched while rows are summed: nothing, THEMSELVES, or for WIDTH what so many rows of
-    # the result later need.
-    Py_ssize_t ahead
+    Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
     # For WIDTH: rows side by side, chunks of a row, blocks and what these share.
     Py_ssize_t group, chunk_count
     const Py_ssize_t *chunks
@@ -85,12 +83,6 @@ cdef struct Job:
     Py_ssize_t grads_extents[3]  # d, h, w
 
 
-# Rows of diff_dst that a row of the result is the first to touch.
-cdef struct Fresh:
-    const char *grads
-    Py_ssize_t planes, rows
-
-
 # A row of the result: where it lies, and the rows of diff_dst that touch it.
 cdef struct Row:
     const char *grads
@@ -98,7 +90,6 @@ cdef struct Row:
     Py_ssize_t depth_count, height_count
     const char *depth_weights
     const char *height_weights
-    const Fresh *later  # what to fetch while this row is summed, or NULL
 
 
 # A row of the result by its indices. Rows count height fastest, then depth, then channels (unless
@@ -172,7 +163,6 @@ cdef inline Row result_row(const Job *job, Py_ssize_t n, Py_ssize_t c, Py_ssize_
     row.height_count = job.height.first[h + 1] - job.height.first[h]
     row.depth_weights = job.weights + job.depth.first[d] * job.size
     row.height_weights = job.weights + job.height.first[h] * job.size
-    row.later = NULL
     return row
 
 
@@ -221,8 +211,9 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
     return axis
 
 
-include "resampling_width.pxi"
 include "resampling_passes.pxi"
+include "resampling_shared.pxi"
+include "resampling_width.pxi"
 include "resampling_channels.pxi"
 include "resampling_planes.pxi"
 

@@ -1,65 +1,10 @@
-# The kernel of channels, for NXC. Large tensors are bound by memory, so each row of diff_dst is read
-# once for the two rows of the result that it touches (linear interpolation): with the sum of the
-# first one that of the second is begun, and carried to it in cache.
-#
-#     rows of diff_dst       y0  y1  y2  y3  y4  y5  y6  y7
-#     touch row x            ──────────────
-#     touch row x + 1                ──────────────
-#     read with row x                ──────                  into two sums
-#     read with row x + 1                    ──────          into two sums, the first goes on
-#
-# A strip of a row is reduced and summed piece by piece, so that memory and arithmetic alternate
-# often enough for prefetchers to bridge.
+# The kernel of channels, for NXC. A strip of a row is reduced and summed piece by piece, so that memory
+# and arithmetic alternate often enough for prefetchers to bridge.
 
 cdef enum:
     PIECE = 2048         # elements of a row that are summed at a time
     ROWS_OF_TASK = 8     # of the result, and tasks of a thread, where there are enough of them
     TASKS_OF_THREAD = 4
-
-
-cdef Py_ssize_t shared_rows(const Job *job, Py_ssize_t h, Py_ssize_t carried) noexcept nogil:
-    # How many rows of a plane of diff_dst, the last that touch row h of the result and the first
-    # that touch the next one, may be read for both: not those that were carried here already.
-    cdef Py_ssize_t count = job.height.first[h + 1] - job.height.first[h], following, shared
-    if h + 1 == job.height.extent:
-        return 0
-    following = job.height.first[h + 2] - job.height.first[h + 1]
-    shared = job.height.start[h] + count - job.height.start[h + 1]
-    return shared if 0 < shared <= min(count - carried, following) else 0
-
-
-cdef void load_shared(const Job *job, const Row *row, const Row *following, Py_ssize_t carried,
-                      Py_ssize_t shared, Py_ssize_t y0, Py_ssize_t n, char *loaded,
-                      char *carry) noexcept nogil:
-    # The first n elements from column y0 on: loaded = `row` reduced, on from what it holds of the
-    # `carried` first rows of diff_dst; carry = the `shared` last ones reduced for the next row.
-    cdef const char *rows[ROWS_OF_A_PLANE]
-    cdef double[2][ROWS_OF_A_PLANE] weights
-    cdef const void *both[2]
-    cdef char *dst[2]
-    cdef int add[2]
-    cdef const char *base = row.grads + y0 * job.grads.strides[4]
-    cdef const char *next_base = following.grads + y0 * job.grads.strides[4]
-    cdef Py_ssize_t own = (row.height_count - shared) * row.depth_count, r = 0, count
-    cdef Py_ssize_t end = shared * row.depth_count
-    if row.depth_count * row.height_count == 0:
-        memset(loaded, 0, n * job.size)
-        return
-    both[0], both[1] = &weights[0][0], &weights[1][0]
-    dst[0], dst[1] = loaded, carry
-    add_products(job, row, base, job.load_size, n, carried * row.depth_count, own, carried > 0,
-                 loaded)
-    while r < end:
-        count = min(<Py_ssize_t> ROWS_OF_A_PLANE, end - r)
-        row_products(job.f64, base, job.grads.strides[3], row.height_weights,
-                     job.grads.strides[2], row.depth_weights, row.depth_count, own + r, count,
-                     rows, weights[0])
-        row_products(job.f64, next_base, job.grads.strides[3], following.height_weights,
-                     job.grads.strides[2], row.depth_weights, row.depth_count, r, count, rows,
-                     weights[1])
-        add[0], add[1] = own + r > 0, r > 0
-        add_shared_rows(job.load_dtype, rows, both, count, job.ahead, n, dst, add)
-        r += count
 
 
 cdef void sum_columns_until(const Job *job, const Workspace *space, const Row *row,

@@ -12,9 +12,9 @@ cdef void add_products(const Job *job, const Row *row, const char *base, Py_ssiz
                        char *dst) noexcept nogil:
     # dst[0..n) = the weighted sum of the row products r..r1 of `row`, or on from what dst holds.
     # Products count depth fastest: rows of one height follow each other.
-    cdef const char *rows[2 * ROWS_AT_ONCE]
+    cdef const char *rows[ROWS_AT_ONCE]
     cdef double weights[ROWS_AT_ONCE]
-    cdef Py_ssize_t at_once = ROWS_AT_ONCE, count, fetched
+    cdef Py_ssize_t at_once = ROWS_AT_ONCE, count
     if row.height_count > ROWS_OF_A_PLANE:
         at_once = ROWS_OF_A_PLANE
     while r < r1:
@@ -22,10 +22,7 @@ cdef void add_products(const Job *job, const Row *row, const char *base, Py_ssiz
         row_products(job.f64, base, job.grads.strides[3], row.height_weights,
                      job.grads.strides[2], row.depth_weights, row.depth_count, r, count, rows,
                      weights)
-        fetched = min(job.ahead, <Py_ssize_t> 0)
-        if r == 0 and row.later != NULL:
-            fetched = fresh_rows(job, row.later, base - row.grads, &rows[count])
-        add_rows(job.load_dtype, rows, stride, weights, count, fetched, n, dst, add)
+        add_rows(job.load_dtype, rows, stride, weights, count, job.ahead, n, dst, add)
         add = True
         r += count
 

@@ -43,19 +43,17 @@ INLINE void NAME(add_rows_vector)(int dtype, const char *const *row, const REAL 
     *d = sum;
 }
 
-INLINE void NAME(add_rows_in)(int dtype, int ahead, const char *const *row, const REAL *weight,
-                              ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, REAL *dst, int add) {
+INLINE void NAME(add_rows_in)(int dtype, const char *const *row, const REAL *weight, ptrdiff_t rows,
+                              ptrdiff_t ahead, ptrdiff_t n, REAL *dst, int add) {
     ptrdiff_t size = element_size(dtype), j = 0;
-    Fetch fetch = {row + rows, fetched, 0, n * size};
     /* A vector across two lines takes two loads: the second one begins where a line does. */
     if (dtype == F32 && rows >= 4 && !add && n >= 8 * LANES) {
         NAME(add_rows_vector)(dtype, row, weight, rows, 0, dst, LANES, 0);
         j = (-(intptr_t)row[0] & (VECTOR_BYTES - 1)) / size;
     }
     for (; j + 4 * LANES <= n; j += 4 * LANES) {
-        fetch_lines(&fetch, fetched * (4 * LANES * size / 64));
         for (ptrdiff_t r = 0; ahead && r < rows; r++)
-            prefetch_ahead(row[r] + j * size, 4 * LANES * size);
+            prefetch_ahead(row[r] + j * size, ahead, 4 * LANES * size);
         NAME(add_rows_block)(dtype, 2, row, weight, rows, j * size, dst + j, add);
     }
     if (j + 2 * LANES <= n) {
@@ -64,17 +62,16 @@ INLINE void NAME(add_rows_in)(int dtype, int ahead, const char *const *row, cons
     }
     for (; j < n; j += LANES)
         NAME(add_rows_vector)(dtype, row, weight, rows, j * size, dst + j, n - j, add);
-    fetch_lines(&fetch, PTRDIFF_MAX);
 }
 
 /* Row counts that whole scales have are constants: their weights and pointers stay in registers. So is
- * what is fetched: a test in the loop cost 6 % where it waits for memory. */
+ * whether rows are asked for: a test in the loop cost 6 % where it waits for memory. */
 INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *weight,
-                              ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, REAL *dst, int add) {
+                              ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, REAL *dst, int add) {
 #define ADD(rows, add)                                                                             \
     do {                                                                                           \
-        if (fetched == THEMSELVES) NAME(add_rows_in)(dtype, 1, row, weight, rows, 0, n, dst, add); \
-        else NAME(add_rows_in)(dtype, 0, row, weight, rows, fetched, n, dst, add);                 \
+        if (ahead) NAME(add_rows_in)(dtype, row, weight, rows, ahead, n, dst, add);                \
+        else NAME(add_rows_in)(dtype, row, weight, rows, 0, n, dst, add);                          \
     } while (0)
     if (add) ADD(rows, 1);
     else if (rows == 1) ADD(1, 0);
@@ -87,7 +84,7 @@ INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *wei
 /* The same for two results that share the rows, each of which is read once. Pointers and weights are
  * copied: what is stored could change them, and they would be loaded again for every block. */
 INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *const *weight,
-                                ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, REAL *const *dst,
+                                ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, REAL *const *dst,
                                 int add, int add_next) {
     ptrdiff_t size = element_size(dtype), step = 2 * LANES * size, j = 0;
     const char *src[ROWS_OF_A_PLANE];
@@ -107,7 +104,7 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
         for (ptrdiff_t r = 0; r < rows; r++)
             for (int v = 0; v < 2; v++) {
                 LOAD_PAIR(dtype, src[r] + j * size + v * step, part);
-                if (fetched) prefetch_ahead(src[r] + j * size + v * step, step);
+                if (ahead) prefetch_ahead(src[r] + j * size + v * step, ahead, step);
                 for (int i = 0; i < 2; i++) {
                     HOLD_VECTOR(part[i]);
                     sum[2 * v + i] += w[r] * part[i];
@@ -133,10 +130,10 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
 
 /* The counts of whole scales are constants here too, and whether there is something to go on from. */
 INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *const *weight,
-                                ptrdiff_t rows, ptrdiff_t fetched, ptrdiff_t n, REAL *const *dst,
+                                ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, REAL *const *dst,
                                 const int *add) {
     #define ADD(rows, add, add_next)                                                                   \
-    NAME(add_shared_in)(dtype, row, weight, rows, fetched, n, dst, add, add_next)
+    NAME(add_shared_in)(dtype, row, weight, rows, ahead, n, dst, add, add_next)
     int goes_on = add[0] && !add[1];
     if (rows == 1 && !add[0] && !add[1]) ADD(1, 0, 0);
     else if (goes_on && rows == 2) ADD(2, 1, 0);

@@ -7,7 +7,7 @@
 #ifndef GRADOPS_RESAMPLING_WIDTH_H
 #define GRADOPS_RESAMPLING_WIDTH_H
 
-#include "rows.h"
+#include "resampling_phases.h"
 
 #if defined(__AVX512F__)
 enum { WIDTH_LANES = 16, WIDTH_REACH = 128 };
@@ -18,8 +18,9 @@ enum { WIDTH_LANES = 0, WIDTH_REACH = 0 }; /* no permutation with variable place
 #endif
 
 /* A pattern in 32-bit words: taps that every lane has, the most taps of a lane, the elements that the
- * places reach over; from word PATTERN_HEAD on the places, the counts, then the weights of each tap. */
-enum { LEAST, MOST, REACH, PATTERN_HEAD = 16 };
+ * places reach over, the phases if it has; from word PATTERN_HEAD on the places, the counts, then the
+ * weights of each tap. */
+enum { LEAST, MOST, REACH, IN_PHASES, PATTERN_HEAD = 16 };
 
 #if defined(__AVX512F__)
 /* sum + weight * the elements at the places of `from`, in the lanes of `used`. */
@@ -170,12 +171,32 @@ INLINE ptrdiff_t sum_run_of_blocks(int dtype, int accumulate, const float *src,
 }
 #endif
 
+/* The blocks from `block` on that share a pattern with phases and follow each other. */
+INLINE ptrdiff_t sum_blocks_in_phases(int dtype, int accumulate, const float *src,
+                                      const ptrdiff_t *block, const ptrdiff_t *last,
+                                      const int32_t *pattern, char *dst) {
+    const float *weight = (const float *)(pattern + PATTERN_HEAD + 2 * LANES_F32);
+    ptrdiff_t phases = pattern[IN_PHASES], taps = pattern[MOST], blocks = 1;
+    while (blocks < PHASE_BLOCKS && block + 2 * blocks < last && block[2 * blocks + 1] == block[1]
+           && block[2 * blocks] == block[0] + blocks * phases * LANES_F32)
+        blocks++;
+#define SUM(phases) \
+    sum_phases(phases, dtype, accumulate, src + block[0], weight, LANES_F32, taps, blocks, dst)
+    if (phases == 4) SUM(4);
+    else SUM(8);
+#undef SUM
+    return blocks;
+}
+
 INLINE void sum_blocks_to(int dtype, int accumulate, const float *src, const ptrdiff_t *block,
                           const int32_t *patterns, ptrdiff_t step, char *dst, ptrdiff_t n) {
     const ptrdiff_t *last = block + n / LANES_F32 * 2;
     while (block < last) {
+        const int32_t *pattern = patterns + block[1];
         ptrdiff_t blocks =
-            sum_run_of_blocks(dtype, accumulate, src, block, last, patterns, step, dst);
+            pattern[IN_PHASES]
+                ? sum_blocks_in_phases(dtype, accumulate, src, block, last, pattern, dst)
+                : sum_run_of_blocks(dtype, accumulate, src, block, last, patterns, step, dst);
         block += 2 * blocks;
         dst += blocks * LANES_F32 * element_size(dtype);
     }

@@ -49,20 +49,49 @@ cdef char *staged(Stage *stage, char *dst, Py_ssize_t bytes) noexcept nogil:
     return stage.buffer + stage.bytes - bytes
 
 
-cdef void run_width_group(const Job *job, const Workspace *space, const Row *rows, int count,
-                          const Py_ssize_t *chunk, Stage *stage) noexcept nogil:
-    # `count` rows of the result, the columns of one chunk.
+cdef Py_ssize_t load_group(const Job *job, Workspace *space, Row *rows, Cursor *at, int count,
+                           Py_ssize_t left, const Py_ssize_t *chunk,
+                           Py_ssize_t carried) noexcept nogil:
+    # `count` rows of the result from the cursor on, side by side, reduced over depth and height in
+    # the columns of a chunk. The first one goes on from what is `carried`, as many rows of diff_dst
+    # as are returned for the row after them, if any of `left` are.
+    cdef Py_ssize_t y0 = chunk[CHUNK_START], n = (chunk[CHUNK_END] - y0) * job.pixel, shared
+    cdef char *loaded = space.loaded
+    cdef Row following = result_row(job, at.n, at.c, at.d, at.h)
+    cdef bint shares = (job.longest_product <= MAX_PRODUCTS
+                        and job.grads.strides[4] == job.pixel * job.load_size
+                        and (job.pixel == 1 or job.grads.strides[1] == job.load_size))
+    cdef int i
+    for i in range(count):
+        rows[i], shared, left = following, 0, left - 1
+        if shares and left > 0:
+            shared = shared_rows(job, at.h, carried)
+        step_on(job, at)
+        if left > 0:
+            following = result_row(job, at.n, at.c, at.d, at.h)
+        if shares:
+            load_shared(job, &rows[i], &following, carried, shared, y0, n, loaded, space.carried)
+        else:
+            load_positions(job, space, &rows[i], job.pixel, y0, chunk[CHUNK_END], loaded)
+        carried = shared
+        loaded += n * job.size
+        # A row is summed in whole vectors, which may reach into the one beside it.
+        if carried and i + 1 < count:
+            memcpy(loaded, space.carried, n * job.size)
+    return carried
+
+
+cdef void sum_group(const Job *job, const Workspace *space, const Row *rows, int count,
+                    const Py_ssize_t *chunk, Stage *stage) noexcept nogil:
+    # The width pass of `count` rows of the result side by side, the columns of one chunk.
     cdef Py_ssize_t pixel = job.pixel, x0 = chunk[CHUNK_FIRST], x1 = chunk[CHUNK_LAST]
-    cdef Py_ssize_t y0 = chunk[CHUNK_START], y1 = chunk[CHUNK_END], n = (x1 - x0) * pixel
+    cdef Py_ssize_t n = (x1 - x0) * pixel
     cdef const Py_ssize_t *block = job.blocks + 2 * chunk[CHUNK_BLOCK]
-    cdef char *src = space.loaded
     cdef char *dst
     cdef bint direct = job.stores_directly, empty = not job.accumulate
     cdef int i
     for i in range(count):
         empty = empty and rows[i].depth_count * rows[i].height_count == 0
-        load_positions(job, space, &rows[i], pixel, y0, y1, src)
-        src += (y1 - y0) * pixel * job.size
         direct = direct and rows[i].result == rows.result + i * n * job.store_size
     dst = rows.result + x0 * pixel * job.store_size
     if direct and job.streams:
@@ -81,58 +110,27 @@ cdef void run_width_group(const Job *job, const Workspace *space, const Row *row
         store_positions(job, &rows[i], pixel, x0, x1, space.summed + i * n * job.size)
 
 
-cdef Py_ssize_t first_touched(const Axis *axis, Py_ssize_t x, Py_ssize_t *start) noexcept nogil:
-    # How many indices of diff_dst touch x but nothing before it, from `start` on.
-    start[0] = axis.start[x]
-    if x > 0:
-        start[0] = max(start[0], axis.start[x - 1] + axis.first[x] - axis.first[x - 1])
-    return max(<Py_ssize_t> 0, axis.start[x] + axis.first[x + 1] - axis.first[x] - start[0])
-
-
-cdef Fresh next_fresh(const Job *job, Cursor *at) noexcept nogil:
-    # Of the row at the cursor; none past the last row.
-    cdef Fresh fresh
-    cdef Py_ssize_t d, h
-    fresh.grads, fresh.planes, fresh.rows = NULL, 0, 0
-    if at.n < job.batch:
-        fresh.planes = first_touched(&job.depth, at.d, &d)
-        fresh.rows = first_touched(&job.height, at.h, &h)
-        fresh.grads = place(&job.grads, at.n, at.c, d, h)
-        step_on(job, at)
-    return fresh
-
-
-cdef Py_ssize_t fresh_rows(const Job *job, const Fresh *fresh, Py_ssize_t offset,
-                           const char **rows) noexcept nogil:
-    # The places to fetch, `offset` bytes along each row, as many as add_rows takes.
-    cdef Py_ssize_t count = min(fresh.planes * fresh.rows, <Py_ssize_t> ROWS_AT_ONCE), r
-    for r in range(count):
-        rows[r] = (fresh.grads + r // fresh.rows * job.grads.strides[2]
-                   + r % fresh.rows * job.grads.strides[3] + offset)
-    return count
-
-
 cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
     # Tasks run along the chunks of a row first, then row blocks.
     cdef Workspace space = carve(job, memory)
     cdef Row rows[ROW_LANES]
-    cdef Fresh later[ROW_LANES]
     cdef const Py_ssize_t *chunk = job.chunks + task % job.chunk_count * CHUNK_WORDS
-    cdef Py_ssize_t r = task // job.chunk_count * job.task_rows
-    cdef Py_ssize_t end = min(r + job.task_rows, count_rows(job))
-    cdef Cursor at = cursor_at(job, r), ahead = cursor_at(job, r + job.ahead)
+    cdef Py_ssize_t r = task // job.chunk_count * job.task_rows, carried = 0
+    cdef Py_ssize_t left = min(job.task_rows, count_rows(job) - r)
+    cdef Cursor at = cursor_at(job, r)
     cdef Stage stage
-    cdef int count, i
-    # Two blocks of the workspace that follow each other.
+    cdef int count
     stage.buffer, stage.dst, stage.bytes = space.summed, NULL, 0
-    stage.capacity = 2 * (space.rows - space.summed) - 64
-    while r < end:
-        count = <int> min(job.group, end - r)
-        for i in range(count):
-            rows[i] = next_row(job, 0, &at)
-            if job.ahead:
-                later[i] = next_fresh(job, &ahead)
-                rows[i].later = &later[i]
-        run_width_group(job, &space, rows, count, chunk, &stage)
-        r += count
+    stage.capacity = space.rows - space.summed - 64
+    while left > 0:
+        count = <int> min(job.group, left)
+        carried = load_group(job, &space, rows, &at, count, left, chunk, carried)
+        sum_group(job, &space, rows, count, chunk, &stage)
+        left -= count
+        # The row that was begun is the next group's first.
+        if carried and job.group == 1:
+            space.loaded, space.carried = space.carried, space.loaded
+        elif carried:
+            memcpy(space.loaded, space.carried,
+                   (chunk[CHUNK_END] - chunk[CHUNK_START]) * job.pixel * job.size)
     flush(&stage, stage.bytes)
