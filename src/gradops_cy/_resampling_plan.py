@@ -202,6 +202,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
         if kernel == "channels" and dst_bytes >= _FETCH_BYTES:
             ahead = _AHEAD_BYTES
+    elif dst_bytes >= _FETCH_BYTES:
+        ahead = dst_bytes // planes * lanes  # the next planes
 
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)

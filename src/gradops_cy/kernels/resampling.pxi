@@ -34,6 +34,7 @@ cdef extern from "resampling.h" nogil:
                      const Py_ssize_t *start, const Py_ssize_t *first, const void *weight,
                      Py_ssize_t origin, Py_ssize_t x0, Py_ssize_t x1, char *dst,
                      Py_ssize_t step) noexcept
+    void prefetch_ahead(const char *p, Py_ssize_t ahead, Py_ssize_t bytes) noexcept
     void stream(const char *src, char *dst, Py_ssize_t bytes) noexcept
     void end_streams() noexcept
     void add_to(bint f64, const void *src, Py_ssize_t n, void *dst) noexcept

@@ -3,12 +3,13 @@
 
 cdef void move_planes(const Job *job, const Workspace *space, const Tensor *tensor,
                       const Py_ssize_t *extents, Py_ssize_t first, int count, bint load,
-                      char *transposed) noexcept nogil:
+                      char *transposed, Stage *stage) noexcept nogil:
     # transposed[position][lane] = plane first + lane of `tensor`, or the other way round.
     cdef char *planes[ROW_LANES]
     cdef int dtype = job.load_dtype if load else job.store_dtype, i
     cdef Py_ssize_t pitch = job.columns * job.size, run = extents[2], r, x, n, offset
     cdef Py_ssize_t runs = extents[0] * extents[1]
+    cdef char *dst
     if (extents[1] == 1 or tensor.strides[3] == run * tensor.strides[4]) and (
             extents[0] == 1 or tensor.strides[2] == extents[1] * run * tensor.strides[4]):
         run, runs = run * runs, 1
@@ -23,14 +24,19 @@ cdef void move_planes(const Job *job, const Workspace *space, const Tensor *tens
                 for i in range(count):
                     load_row(dtype, planes[i] + offset, tensor.strides[4], n,
                              space.rows + i * pitch)
+                    if job.ahead:
+                        prefetch_ahead(planes[i] + offset, job.ahead, n * job.load_size)
                 transpose(job.size, space.rows, job.columns, transposed, ROW_LANES, NULL,
                           ROW_LANES, n)
             else:
                 transpose(job.size, transposed, ROW_LANES, space.rows, job.columns, NULL, n,
                           ROW_LANES)
                 for i in range(count):
-                    store_row(dtype, space.rows + i * pitch, 1, planes[i] + offset,
-                              tensor.strides[4], n, job.accumulate)
+                    dst = planes[i] + offset
+                    if job.streams:
+                        dst = staged(stage, dst, n * job.store_size)
+                    store_row(dtype, space.rows + i * pitch, 1, dst, tensor.strides[4], n,
+                              job.accumulate)
             transposed += n * ROW_LANES * job.size
             offset += n * tensor.strides[4]
             x += n
@@ -57,10 +63,13 @@ cdef void run_planes(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     cdef Py_ssize_t[3] extents
     cdef Row row
     cdef Job inner = job[0]
+    cdef Stage stage
     cdef int count
+    stage.buffer, stage.dst, stage.bytes = space.summed, NULL, 0
+    stage.capacity = space.rows - space.summed - 64
     extents[0], extents[1] = job.depth.extent, job.height.extent
     extents[2] = job.width.extent
-    inner.kernel, inner.accumulate = CHANNELS, False
+    inner.kernel, inner.accumulate, inner.ahead = CHANNELS, False, 0
     inner.load_dtype = inner.store_dtype = job.real
     inner.store_size = job.size
     inner.stores_directly, inner.streams = True, False
@@ -71,9 +80,11 @@ cdef void run_planes(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     while plane < end:
         count = <int> min(<Py_ssize_t> ROW_LANES, end - plane)
         move_planes(job, &space, &job.grads, job.grads_extents, plane, count, True,
-                    inner.grads.data)
+                    inner.grads.data, NULL)
         for r in range(extents[0] * extents[1]):
             row = result_row(&inner, 0, 0, r // extents[1], r % extents[1])
             resample_rows(&inner, &space, &row, 1, ROW_LANES, 0, extents[2], NULL)
-        move_planes(job, &space, &job.result, extents, plane, count, False, inner.result.data)
+        move_planes(job, &space, &job.result, extents, plane, count, False, inner.result.data,
+                    &stage)
+        flush(&stage, stage.bytes)  # its place is needed
         plane += count
