@@ -107,38 +107,62 @@ INLINE void store_block(int dtype, int accumulate, vec_f32 sum, char *dst, ptrdi
 }
 
 #if defined(__AVX512F__)
-/* What sum_blocks does with the blocks up to `last` that share their pattern, whose lanes have at most
- * `taps` taps, a constant, within a pair of vectors. Two taps share the pair where the places of the
- * second still lie in it. Returns how many blocks that are. */
+/* A pattern in registers, whose lanes have at most four taps within a pair of vectors. */
+typedef struct {
+    __m512i places, next; /* of a tap, and of the tap after it in the same pair */
+    __m512 weight[4];
+    __mmask16 used[4];
+} Alike;
+
+INLINE Alike alike_of(int taps, const int32_t *pattern, ptrdiff_t step) {
+    Alike a;
+    __m512i counts = _mm512_loadu_si512(pattern + PATTERN_HEAD + 16);
+    a.places = _mm512_loadu_si512(pattern + PATTERN_HEAD);
+    a.next = _mm512_add_epi32(a.places, _mm512_set1_epi32((int)step));
+#pragma GCC unroll 4
+    for (int k = 0; k < taps; k++) {
+        a.weight[k] = _mm512_loadu_ps(pattern + PATTERN_HEAD + 32 + 16 * k);
+        a.used[k] = _mm512_cmpgt_epi32_mask(counts, _mm512_set1_epi32(k));
+    }
+    return a;
+}
+
+/* Two taps share a pair of vectors where the places of the second still lie in it. */
+INLINE vec_f32 sum_alike_block(int taps, int shared, const Alike *a, const float *from,
+                               ptrdiff_t step) {
+    __m512 sum = _mm512_setzero_ps(), low = sum, high = sum;
+#pragma GCC unroll 4
+    for (int k = 0; k < taps; k++) {
+        int second = shared && k % 2;
+        if (!second) {
+            low = _mm512_loadu_ps(from + k * step);
+            high = _mm512_loadu_ps(from + k * step + 16);
+        }
+        __m512 x = _mm512_permutex2var_ps(low, second ? a->next : a->places, high);
+        sum = _mm512_mask3_fmadd_ps(x, a->weight[k], sum, a->used[k]);
+    }
+    return (vec_f32)sum;
+}
+
+/* What sum_blocks does with the blocks up to `last` that share their pattern, two at a time where they
+ * are stored together. `taps` is a constant. Returns how many blocks that are. */
 INLINE ptrdiff_t sum_alike(int taps, int shared, int dtype, int accumulate, const float *src,
                            const ptrdiff_t *block, const ptrdiff_t *last, const int32_t *pattern,
                            ptrdiff_t step, char *dst) {
     const ptrdiff_t *first = block;
-    __m512i places = _mm512_loadu_si512(pattern + PATTERN_HEAD);
-    __m512i next = _mm512_add_epi32(places, _mm512_set1_epi32((int)step));
-    __m512i counts = _mm512_loadu_si512(pattern + PATTERN_HEAD + 16);
-    __m512 weight[4], low = _mm512_setzero_ps(), high = low;
-    __mmask16 used[4];
-#pragma GCC unroll 4
-    for (int k = 0; k < taps; k++) {
-        weight[k] = _mm512_loadu_ps(pattern + PATTERN_HEAD + 32 + 16 * k);
-        used[k] = _mm512_cmpgt_epi32_mask(counts, _mm512_set1_epi32(k));
-    }
+    const ptrdiff_t bytes = LANES_F32 * element_size(dtype);
+    Alike a = alike_of(taps, pattern, step);
     do {
-        const float *from = src + block[0];
-        __m512 sum = _mm512_setzero_ps();
-#pragma GCC unroll 4
-        for (int k = 0; k < taps; k++) {
-            int second = shared && k % 2;
-            if (!second) {
-                low = _mm512_loadu_ps(from + k * step);
-                high = _mm512_loadu_ps(from + k * step + 16);
-            }
-            __m512 x = _mm512_permutex2var_ps(low, second ? next : places, high);
-            sum = _mm512_mask3_fmadd_ps(x, weight[k], sum, used[k]);
+        vec_f32 sum[2] = {sum_alike_block(taps, shared, &a, src + block[0], step)};
+        if (!accumulate && block + 2 < last && block[3] == first[1]) {
+            sum[1] = sum_alike_block(taps, shared, &a, src + block[2], step);
+            store_pair_f32(dtype, sum, dst);
+            dst += bytes;
+            block += 2;
+        } else {
+            store_block(dtype, accumulate, sum[0], dst, LANES_F32);
         }
-        store_block(dtype, accumulate, (vec_f32)sum, dst, LANES_F32);
-        dst += LANES_F32 * element_size(dtype);
+        dst += bytes;
         block += 2;
     } while (block < last && block[1] == first[1]);
     return (block - first) / 2;
