@@ -219,3 +219,41 @@ def test_a_task_that_packs_its_weights_sums_in_the_same_order(width, outputs):
     both = case.call(dy, weights, num_threads=1)
     single = replace(case, batch=1).call(dy[:1], weights, num_threads=1)
     assert single.tobytes() == both[:1].tobytes()
+
+
+@pytest.mark.parametrize("bad", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        sequence(1, 131, 21, kernel=512, stride=128, begin=9, end=70),
+        sequence(2, 70, 40, kernel=300, stride=100),
+        layer("3-64-6-16-16-0"),
+    ],
+    ids=str,
+)
+def test_threads_share_the_only_product(shape, data_format, dtype, bad):
+    """Of few positions; the weights are packed by those who use them, or before."""
+    case = replace(shape, dtype=dtype, data_format=data_format)
+    dy, weights = case.formatted(*case.arrays())
+    if bad:
+        weights[(0,) * weights.ndim] = np.nan
+    one = case.call(dy, weights, num_threads=1)
+    plan = gradops_cy.convolution_backward_data_plan
+    for threads in THREADS:
+        assert same_bits(case.call(dy, weights, num_threads=threads), one)
+    case.check()
+    planned = plan(
+        dy.shape,
+        weights,
+        dst_shape=case.shape,
+        **case.geometry,
+        pads_end=case.pads_end,
+        data_format=data_format,
+        weights_format=case.weights_format,
+        num_threads=2,
+    )
+    assert same_bits(planned(dy), one)
+    if "scatter" in planned.describe():
+        assert "threads   2" in planned.describe()

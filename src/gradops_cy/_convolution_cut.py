@@ -89,6 +89,14 @@ class Cut:
         return problem.batch * ranges * self._blocks * self.channel_splits * self.class_splits
 
     @property
+    def shares_product(self) -> bool:
+        """Whether one task multiplies all at once, a product whose columns threads may share."""
+        if self.choice.kernel != SCATTER or self.tasks > 1:
+            return False
+        depth, height, width = self.choice.problem.diff_dst
+        return depth == 1 and height * width <= self.strip
+
+    @property
     def packs_in_tasks(self) -> bool:
         """Whether every panel is used by one task alone, which then had best pack it."""
         choice = self.choice

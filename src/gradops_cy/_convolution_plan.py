@@ -107,7 +107,8 @@ class Plan:
         self.choice = choose(joined, layout, assumed, parts)
         self.cut = _convolution_blocks.cut(self.choice, num_threads)
         work = problem.flop + ELEMENT_FLOP * problem.elements
-        self.num_threads = max(1, min(num_threads, self.cut.tasks, work // THREAD_FLOP))
+        shares = len(self.cut.blocks) if self.cut.shares_product else self.cut.tasks
+        self.num_threads = max(1, min(num_threads, shares, work // THREAD_FLOP))
         self.packs_in_tasks = self.cut.packs_in_tasks
         # SCATTER clears what it adds to by itself.
         self._clears = (
@@ -174,6 +175,7 @@ class Plan:
             "group_panel": cut.group_panel,
             "nv": cut.nv,
             "planes": cut.planes or 1,
+            "shares_product": int(cut.shares_product),
             "strip": cut.strip if scatter else 0,
             "box_pitch": cut.box_pitch if scatter else 0,
             "box_bytes": cut.box_bytes if scatter else 0,

@@ -129,6 +129,7 @@ cdef struct Blocking:
     Py_ssize_t group_panel
     Py_ssize_t nv
     Py_ssize_t planes           # of the window: AMX, where rows run into each other
+    int shares_product          # SCATTER: there is one product, whose columns threads share
     Py_ssize_t strip            # SCATTER: positions multiplied at a time
     Py_ssize_t box_pitch        # SCATTER: elements of a row of sums
     Py_ssize_t box_bytes        # SCATTER: of result_bytes, the sums'
@@ -217,6 +218,7 @@ cdef struct Work:
     const Py_ssize_t *block         # [blocks][4]: first channel, channels, tile width, panel offset
     const char *weights             # packed before, or
     const Weights *packing          # to be packed by the tasks
+    char *product                   # SCATTER: that of all positions, where threads have shared it
 
 
 cdef char *read_array(object array, bint writable, int axes, Py_ssize_t *shape,
@@ -411,11 +413,9 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, char *s
     return 1 - fine
 
 
-cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held) noexcept nogil:
-    """Return whether the task met what the plan does not assume."""
+cdef Task task_of(const Work *work, Py_ssize_t number) noexcept nogil:
     cdef Task task
-    cdef Py_ssize_t ranges, split, group, axis
-    cdef int unfit = 0
+    cdef Py_ssize_t ranges, split, axis
     split = number % work.b.channel_splits
     number = number // work.b.channel_splits
     task.block_begin = work.blocks * split // work.b.channel_splits
@@ -432,6 +432,14 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held
     task.group = number % ranges * work.b.task_groups
     task.group_end = min(task.group + work.b.task_groups, work.b.groups)
     task.image = number // ranges
+    return task
+
+
+cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held) noexcept nogil:
+    """Return whether the task met what the plan does not assume."""
+    cdef Task task = task_of(work, number)
+    cdef Py_ssize_t group
+    cdef int unfit = 0
     if work.b.kernel == DEPTHWISE or work.b.kernel == GROUPED:
         run_lanes(work, &task, scratch)
         return 0
@@ -555,6 +563,7 @@ cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, in
     cdef Py_ssize_t thread, number, axis, ranges
     cdef char *space = read_bytes(scratch, True)
     cdef Tasks tasks
+    cdef Scratch first
     cdef int unfit = 0
     work.diff_dst.data = read_tensor(diff_dst, False, channels_last, work, work.diff_dst.stride)
     work.diff_src.data = read_tensor(diff_src, True, channels_last, work, work.diff_src.stride)
@@ -563,6 +572,14 @@ cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, in
     number = work.b.batch * ranges * work.b.channel_splits * work.b.class_splits
     for axis in range(3):
         number *= work.axis[axis].blocks
+    if work.b.shares_product and num_threads > 1:
+        first = carve(&work.b, space)
+        work.product = product_of(work, &first)
+        for thread in prange(num_threads, nogil=True, schedule="static", chunksize=1,
+                             num_threads=num_threads):
+            unfit += multiply_share(work, thread, num_threads,
+                                    space + thread * work.b.scratch_bytes)
+        num_threads = 1
     share_tasks(&tasks, number, num_threads)
     for thread in prange(num_threads, nogil=True, schedule="static", chunksize=1,
                          num_threads=num_threads):

@@ -58,9 +58,22 @@ cdef void fetch_next(const Work *work, const Patch *p, Py_ssize_t part,
                     segments * (part + 1) // parts, bytes)
 
 
+cdef inline char *product_of(const Work *work, const Scratch *s) noexcept nogil:
+    return s.result + work.b.box_bytes
+
+
+cdef inline void clear_padding(const Work *work, const Scratch *s) noexcept nogil:
+    if work.b.parts and work.b.output_channels % AMX_K:
+        memset(s.window, 0, work.b.window_bytes)
+
+
 cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, const Patch *p,
-                        char *product, const Scratch *s) noexcept nogil:
-    """Compute product[position][column]; return whether weights packed here are all finite."""
+                        Py_ssize_t block_begin, Py_ssize_t block_end, char *product,
+                        const Scratch *s) noexcept nogil:
+    """Compute product[position][column] of some blocks of columns.
+
+    Return whether weights packed here are all finite.
+    """
     cdef const Tensor *x = &work.diff_dst
     cdef Py_ssize_t total = p.rows * p.width
     cdef Py_ssize_t outputs = work.b.output_channels
@@ -71,8 +84,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
     cdef const char *source
     cdef const char *weights
     cdef const Py_ssize_t *block
-    cdef Py_ssize_t i, r, j, nv, limit, tiles, tile, position
-    cdef Py_ssize_t column = 0
+    cdef Py_ssize_t i, r, j, nv, limit, tiles, tile, position, column
     cdef Py_ssize_t here = 0
     cdef int fine = 1
     cdef Meanwhile nothing
@@ -88,9 +100,9 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
             if work.b.windowed:
                 row[position + j] = s.window + (position + j) * pitch
             result[position + j] = product + (position + j) * c_pitch
-    for i in range(work.blocks):
+    for i in range(block_begin, block_end):
         block = work.block + 4 * i
-        nv = block[2]
+        column, nv = block[0], block[2]
         limit = 2 * AMX_ROWS if work.b.parts else tile_rows(nv)
         tiles = (total + limit - 1) // limit
         if work.packing != NULL:
@@ -110,8 +122,34 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
                 position = total * tile // tiles
                 run_rows(work.f64, total * (tile + 1) // tiles - position, nv, 1, outputs,
                          row + position, total, 0, weights, result + position, column, 0)
-        column += nv * (AMX_COLUMNS if work.b.parts else work.lanes)
     return fine
+
+
+cdef int multiply_share(const Work *work, Py_ssize_t thread, Py_ssize_t threads,
+                        char *scratch) noexcept nogil:
+    """Compute a thread's columns of the only product; return whether something is not as assumed."""
+    cdef Task task = task_of(work, 0)
+    cdef Scratch s = carve(&work.b, scratch)
+    cdef Py_ssize_t low[3]
+    cdef Py_ssize_t high[3]
+    cdef Py_ssize_t axis
+    cdef Patch p
+    cdef int fine
+    for axis in range(3):
+        source_box(&work.axis[axis], task.start[axis], &low[axis], &high[axis])
+        if low[axis] >= high[axis]:
+            return 0
+    p.d, p.h, p.w = low[0], low[1], low[2]
+    p.rows, p.width = high[1] - low[1], high[2] - low[2]
+    p.next = source_at(work, &task, task.group, p.d, p.h, p.w)
+    clear_padding(work, &s)
+    if work.b.parts:
+        amx_begin()
+    fine = multiply_patch(work, &task, task.group, &p, work.blocks * thread // threads,
+                          work.blocks * (thread + 1) // threads, work.product, &s)
+    if work.b.parts:
+        amx_end()
+    return 1 - fine
 
 
 cdef void scatter_patch(const Work *work, const Box *box, const Patch *p, const char *product,
@@ -189,10 +227,9 @@ cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
                                work.axis[axis].result - box.begin[axis])
     box.begin[2] -= box.margin
     box.sums = s.result
-    product = s.result + work.b.box_bytes
+    product = product_of(work, &s)
     memset(box.sums, 0, work.b.box_bytes)
-    if work.b.parts and work.b.output_channels % AMX_K:
-        memset(s.window, 0, work.b.window_bytes)
+    clear_padding(work, &s)
     for p.d in range(low[0], high[0]):
         p.h = low[1]
         while p.h < high[1]:
@@ -206,7 +243,8 @@ cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
                 p.next = source_at(work, task, group, p.d, p.h, p.w + p.width)
                 if p.w + p.width == high[2]:
                     p.next = source_at(work, task, group, p.d, p.h + p.rows, low[2])
-                fine &= multiply_patch(work, task, group, &p, product, &s)
+                if work.product == NULL:
+                    fine &= multiply_patch(work, task, group, &p, 0, work.blocks, product, &s)
                 scatter_patch(work, &box, &p, product, s.pointers)
                 p.w += p.width
             p.h += p.rows
