@@ -89,12 +89,15 @@ class Cut:
         return problem.batch * ranges * self._blocks * self.channel_splits * self.class_splits
 
     @property
-    def shares_product(self) -> bool:
-        """Whether one task multiplies all at once, a product whose columns threads may share."""
-        if self.choice.kernel != SCATTER or self.tasks > 1:
-            return False
+    def _one_product(self) -> bool:
+        """Whether SCATTER multiplies all positions of an image at once."""
         depth, height, width = self.choice.problem.diff_dst
-        return depth == 1 and height * width <= self.strip
+        return self.choice.kernel == SCATTER and depth == 1 and height * width <= self.strip
+
+    @property
+    def shares_product(self) -> bool:
+        """Whether the only task has a single product, whose columns threads may share."""
+        return self._one_product and self.tasks == 1
 
     @property
     def packs_in_tasks(self) -> bool:
@@ -102,14 +105,11 @@ class Cut:
         choice = self.choice
         once = choice.problem.batch * self._blocks * self.class_splits == 1
         plain = not choice.exact_halo and not choice.layout.accumulate
-        if choice.kernel == SCATTER:
-            depth, height, width = choice.problem.diff_dst
-            return once and plain and depth == 1 and height * width <= self.strip
         # Weights that stay in cache anyway are better met by one tile of positions after the other.
         # PAIRS writes whole rows of few channels.
         large = self.group_panel * choice.factor_size > LARGE_PANELS
-        packs = choice.kernel in (ROWS, PAIRS) or (choice.kernel == AMX and large)
-        return once and plain and packs
+        packs = self._one_product or choice.kernel in (ROWS, PAIRS)
+        return once and plain and (packs or (choice.kernel == AMX and large))
 
     @property
     def widest(self) -> int:

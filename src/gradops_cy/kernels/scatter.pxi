@@ -229,7 +229,8 @@ cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
     box.sums = s.result
     product = product_of(work, &s)
     memset(box.sums, 0, work.b.box_bytes)
-    clear_padding(work, &s)
+    if work.product == NULL:
+        clear_padding(work, &s)
     for p.d in range(low[0], high[0]):
         p.h = low[1]
         while p.h < high[1]:
