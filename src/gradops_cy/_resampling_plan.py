@@ -70,8 +70,7 @@ _STAGE_ELEMENTS = 2048
 # Bytes of a diff_dst, more than a second-level cache holds, from which on rows are asked for before
 # they are summed, and how many bytes before.
 _FETCH_BYTES = 1 << 21
-_AHEAD_BYTES = 1 << 10
-_WIDTH_AHEAD_BYTES = 1 << 12
+_AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0}
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -186,7 +185,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         lanes *= pixel
     elements = _STRIP_ELEMENTS if kernel == "channels" else _BLOCK_ELEMENTS
     columns = max(min(_kernels.MAX_RUN, longest[2]), elements // lanes)
-    streams, ahead = src_bytes >= _STREAM_BYTES, 0
+    streams = src_bytes >= _STREAM_BYTES
     if width:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
         # halves, which take longer to sum than to load.
@@ -195,15 +194,13 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         lanes = pixel
         elements = max(width.elements, _STAGE_ELEMENTS) if streams else width.elements
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
-        if dst_bytes >= _FETCH_BYTES:
-            ahead = _WIDTH_AHEAD_BYTES
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
-        if kernel == "channels" and dst_bytes >= _FETCH_BYTES:
-            ahead = _AHEAD_BYTES
-    elif dst_bytes >= _FETCH_BYTES:
-        ahead = dst_bytes // planes * lanes  # the next planes
+    ahead = 0
+    if dst_bytes >= _FETCH_BYTES:
+        group_bytes = dst_bytes // planes * lanes  # to the next planes
+        ahead = {**_AHEAD_BYTES, "planes": group_bytes}[kernel]
 
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)

@@ -27,6 +27,12 @@ INLINE void store_first(int dtype, vec_f32 x, char *p, ptrdiff_t n) {
     else write_bf16(p, x, count);
 }
 
+/* The first n positions of a block, or added to what is there. */
+INLINE void store_block(int dtype, int accumulate, vec_f32 sum, char *dst, ptrdiff_t n) {
+    if (accumulate) sum += load_first(dtype, dst, n);
+    store_first(dtype, sum, dst, n);
+}
+
 INLINE void store_pair_f32(int dtype, const vec_f32 *pair, char *p) {
     if (dtype == BF16) write_bf16_pair(p, pair[0], pair[1]);
     else {

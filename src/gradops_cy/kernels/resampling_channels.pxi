@@ -107,12 +107,9 @@ cdef void run_channels(const Job *job, Py_ssize_t task, char *memory) noexcept n
     cdef Py_ssize_t n1 = min(n0 + job.task_images, job.batch), n
     cdef Py_ssize_t c0 = block // depth_blocks // image_blocks * job.lanes
     cdef Py_ssize_t lanes = min(job.lanes, job.channels - c0), end, d, h, last
-    cdef bint shares = (job.longest_product <= MAX_PRODUCTS
-                        and job.grads.strides[1] == job.load_size
-                        and job.grads.strides[4] == lanes * job.load_size)
-    cdef Stage stage
-    stage.buffer, stage.dst, stage.bytes = space.summed, NULL, 0
-    stage.capacity = min(space.rows - space.summed - 64, 2 * PIECE * job.size + 64)
+    cdef bint shares = shares_rows(job, lanes)
+    cdef Stage stage = begin_stage(&space)
+    stage.capacity = min(stage.capacity, 2 * PIECE * job.size + 64)
     while x0 < x1:
         end = block_end(job, x0, x1)
         for n in range(n0, n1):

@@ -55,10 +55,8 @@ INLINE void sum_phase_vectors(int vectors, int dtype, int accumulate, int phases
         store_pair_f32(dtype, sum + 2, dst + 2 * bytes);
         return;
     }
-    for (int v = 0; v < vectors; v++) {
-        if (accumulate) sum[v] += load_first(dtype, dst + v * bytes, LANES_F32);
-        store_first(dtype, sum[v], dst + v * bytes, LANES_F32);
-    }
+    for (int v = 0; v < vectors; v++)
+        store_block(dtype, accumulate, sum[v], dst + v * bytes, LANES_F32);
 }
 
 /* `blocks` vectors of positions, weights of a tap `pitch` apart. Reads a vector of each phase beyond. */

@@ -63,10 +63,8 @@ cdef void run_planes(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     cdef Py_ssize_t[3] extents
     cdef Row row
     cdef Job inner = job[0]
-    cdef Stage stage
+    cdef Stage stage = begin_stage(&space)
     cdef int count
-    stage.buffer, stage.dst, stage.bytes = space.summed, NULL, 0
-    stage.capacity = space.rows - space.summed - 64
     extents[0], extents[1] = job.depth.extent, job.height.extent
     extents[2] = job.width.extent
     inner.kernel, inner.accumulate, inner.ahead = CHANNELS, False, 0

@@ -8,6 +8,13 @@
 #     read with row x                ──────                  into two sums
 #     read with row x + 1                    ──────          into two sums, the first goes on
 
+cdef bint shares_rows(const Job *job, Py_ssize_t lanes) noexcept nogil:
+    # Whether rows of `lanes` channels are read so: where they are contiguous, and sums not halved.
+    return (job.longest_product <= MAX_PRODUCTS
+            and job.grads.strides[4] == lanes * job.load_size
+            and (lanes == 1 or job.grads.strides[1] == job.load_size))
+
+
 cdef Py_ssize_t shared_rows(const Job *job, Py_ssize_t h, Py_ssize_t carried) noexcept nogil:
     # How many rows of a plane of diff_dst, the last that touch row h of the result and the first
     # that touch the next one, may be read for both: not those that were carried here already.

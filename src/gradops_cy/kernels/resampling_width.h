@@ -100,12 +100,6 @@ INLINE vec_f32 sum_block(const float *src, ptrdiff_t step, const int32_t *patter
 }
 #endif
 
-/* The first n positions of a block. */
-INLINE void store_block(int dtype, int accumulate, vec_f32 sum, char *dst, ptrdiff_t n) {
-    if (accumulate) sum += load_first(dtype, dst, n);
-    store_first(dtype, sum, dst, n);
-}
-
 #if defined(__AVX512F__)
 /* A pattern in registers, whose lanes have at most four taps within a pair of vectors. */
 typedef struct {

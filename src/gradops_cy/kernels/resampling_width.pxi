@@ -23,6 +23,14 @@ cdef struct Stage:
     Py_ssize_t bytes, capacity
 
 
+cdef Stage begin_stage(const Workspace *space) noexcept nogil:
+    # In the place of the summed columns, which rows that are staged do not need.
+    cdef Stage stage
+    stage.buffer, stage.dst, stage.bytes = space.summed, NULL, 0
+    stage.capacity = space.rows - space.summed - 64
+    return stage
+
+
 cdef void flush(Stage *stage, Py_ssize_t bytes) noexcept nogil:
     # Stream the first bytes of what is staged.
     if bytes == 0:
@@ -49,28 +57,25 @@ cdef char *staged(Stage *stage, char *dst, Py_ssize_t bytes) noexcept nogil:
     return stage.buffer + stage.bytes - bytes
 
 
-cdef Py_ssize_t load_group(const Job *job, Workspace *space, Row *rows, Cursor *at, int count,
-                           Py_ssize_t left, const Py_ssize_t *chunk,
-                           Py_ssize_t carried) noexcept nogil:
+cdef Py_ssize_t load_group(const Job *job, Workspace *space, Row *rows, Row *following,
+                           Cursor *at, int count, Py_ssize_t left, const Py_ssize_t *chunk,
+                           bint shares, Py_ssize_t carried) noexcept nogil:
     # `count` rows of the result from the cursor on, side by side, reduced over depth and height in
-    # the columns of a chunk. The first one goes on from what is `carried`, as many rows of diff_dst
-    # as are returned for the row after them, if any of `left` are.
+    # the columns of a chunk; `following` is the first of them and then the row after them, if any
+    # are `left`. The first one goes on from what is `carried`, as many rows of diff_dst as are
+    # returned for the row after them.
     cdef Py_ssize_t y0 = chunk[CHUNK_START], n = (chunk[CHUNK_END] - y0) * job.pixel, shared
     cdef char *loaded = space.loaded
-    cdef Row following = result_row(job, at.n, at.c, at.d, at.h)
-    cdef bint shares = (job.longest_product <= MAX_PRODUCTS
-                        and job.grads.strides[4] == job.pixel * job.load_size
-                        and (job.pixel == 1 or job.grads.strides[1] == job.load_size))
     cdef int i
     for i in range(count):
-        rows[i], shared, left = following, 0, left - 1
+        rows[i], shared, left = following[0], 0, left - 1
         if shares and left > 0:
             shared = shared_rows(job, at.h, carried)
         step_on(job, at)
         if left > 0:
-            following = result_row(job, at.n, at.c, at.d, at.h)
+            following[0] = result_row(job, at.n, at.c, at.d, at.h)
         if shares:
-            load_shared(job, &rows[i], &following, carried, shared, y0, n, loaded, space.carried)
+            load_shared(job, &rows[i], following, carried, shared, y0, n, loaded, space.carried)
         else:
             load_positions(job, space, &rows[i], job.pixel, y0, chunk[CHUNK_END], loaded)
         carried = shared
@@ -118,13 +123,14 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
     cdef Py_ssize_t r = task // job.chunk_count * job.task_rows, carried = 0
     cdef Py_ssize_t left = min(job.task_rows, count_rows(job) - r)
     cdef Cursor at = cursor_at(job, r)
-    cdef Stage stage
+    cdef Row following = result_row(job, at.n, at.c, at.d, at.h)
+    cdef bint shares = shares_rows(job, job.pixel)
+    cdef Stage stage = begin_stage(&space)
     cdef int count
-    stage.buffer, stage.dst, stage.bytes = space.summed, NULL, 0
-    stage.capacity = space.rows - space.summed - 64
     while left > 0:
         count = <int> min(job.group, left)
-        carried = load_group(job, &space, rows, &at, count, left, chunk, carried)
+        carried = load_group(job, &space, rows, &following, &at, count, left, chunk, shares,
+                             carried)
         sum_group(job, &space, rows, count, chunk, &stage)
         left -= count
         # The row that was begun is the next group's first.
