@@ -1,9 +1,10 @@
 /* Depthwise convolution with channels last: one input and one output channel a group, so that every
  * lane of a vector is a channel and diff_dst is read where it lies, in its own type.
  *
- * A span is a run of positions that read the same taps of the last axis. Memory is the limit: a
- * product costs one load from the first-level cache, half of what the load of an element costs that
- * comes from memory. */
+ * A span is a run of positions that read the same taps of the last axis. A load for each product made
+ * 5x5 and 7x7 layers wait for the first-level cache, twice as long where vectors cross its lines, as
+ * those of most NumPy arrays do. So what is loaded serves all taps of its row, where they slide.
+ */
 #ifndef GRADOPS_DEPTHWISE_H
 #define GRADOPS_DEPTHWISE_H
 
@@ -19,15 +20,16 @@ typedef struct {
     const ptrdiff_t *offset;        /* [taps]: from row to what the tap reads at the first position */
     ptrdiff_t step;                 /* from position to position in diff_dst */
     ptrdiff_t dst_step;             /* ... and in diff_src */
+    int sliding;                    /* a position reads at a tap what the next reads at the one before */
     int accumulate;
     /* Of grouped.h: the k's of each tap. */
     ptrdiff_t depth;
     ptrdiff_t source_pitch;         /* from k to k */
     ptrdiff_t panel;                /* elements from k to k */
-    int sliding;                    /* a position reads at a tap what the next reads at the one before */
 } Span;
 
-#define SPAN_MR 4
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define SPAN_MR 8
 #define SPAN_NV (VECTOR_REGISTERS == 32 ? 4 : 2)
 
 #define REAL float

@@ -11,13 +11,22 @@ cdef extern from "depthwise.h" nogil:
         const Py_ssize_t *offset
         Py_ssize_t step
         Py_ssize_t dst_step
+        int sliding
         int accumulate
         Py_ssize_t depth
         Py_ssize_t source_pitch
         Py_ssize_t panel
-        int sliding
     void run_span(int dtype, const Span *span, Py_ssize_t first, Py_ssize_t positions,
                   Py_ssize_t channels, char *dst) noexcept
+
+
+cdef bint taps_slide(const Py_ssize_t *reach, Py_ssize_t taps, Py_ssize_t step) noexcept nogil:
+    """Return whether a position reads at each tap what the next one reads at the tap before."""
+    cdef Py_ssize_t t
+    for t in range(1, taps):
+        if reach[t] - reach[t - 1] != step:
+            return False
+    return True
 
 
 cdef void run_spans(const Work *work, Span *span, int dtype, Py_ssize_t channels,
@@ -82,6 +91,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         reach[taps] = width.offset[tap[3 * taps + 2]] + task.start[2] * width.in_step
         offset[taps] = reach[taps] * x.stride[4]
         taps += 1
+    span.sliding = taps_slide(reach, taps, width.in_step)
     span.row, span.weight = row, weight
     span.weight_pitch = work.b.group_panel
     span.step = width.in_step * x.stride[4]

@@ -111,9 +111,7 @@ cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const S
             p.taps += 1
         t = p.tap[2] if p.taps else 0
         p.reach, p.offset = ring.reach + t, ring.offset + t
-        p.sliding = 1
-        for t in range(1, p.taps):
-            p.sliding &= p.reach[t] - p.reach[t - 1] == width.in_step
+        p.sliding = taps_slide(p.reach, p.taps, width.in_step)
     return ring
 
 
