@@ -92,10 +92,27 @@ INLINE vec_f32 read_bf16(const char *p, int n) {
     return v;
 }
 INLINE void write_bf16(char *p, vec_f32 v, int n) {
-    float f[LANES_F32];
     uint16_t h[LANES_F32];
+#if VECTOR_BYTES == 32
+    /* bf16_from_float, lane by lane. */
+    __m256i u = (__m256i)v, high = _mm256_srli_epi32(u, 16);
+    __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    __m256i sum = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    __m256i nan = _mm256_or_si256(_mm256_and_si256(high, _mm256_set1_epi32(0x8000)),
+                                  _mm256_set1_epi32(0x7fc0));
+    __m256i unordered = (__m256i)_mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q);
+    __m256i words = _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), nan, unordered);
+    words = _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x88);
+    if (n == 8) {
+        _mm_storeu_si128((void *)p, _mm256_castsi256_si128(words));
+        return;
+    }
+    _mm_storeu_si128((void *)h, _mm256_castsi256_si128(words));
+#else
+    float f[LANES_F32];
     memcpy(f, &v, sizeof f);
     for (int i = 0; i < LANES_F32; i++) h[i] = bf16_from_float(f[i]);
+#endif
     memcpy(p, h, 2 * (size_t)n);
 }
 
