@@ -99,6 +99,17 @@ def test_out_is_filled_and_returned(call, dtype, view):
     close(out, expected)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_large_result_begins_on_a_cache_line(call, dtype):
+    function, dy, w = call
+    results = [
+        function(np.repeat(dy, n, 0).astype(DTYPES[dtype]), w.astype(DTYPES[dtype]))
+        for n in (99, 100, 101)
+    ]
+    assert [result.ctypes.data % 64 for result in results] == [0, 0, 0]
+    assert all(type(result) is np.ndarray and result.nbytes >= 1 << 14 for result in results)
+
+
 def test_out_may_be_a_subclass(call):
     function, dy, w = call
     out = np.empty(function(dy, w).shape, np.float32).view(type("Sub", (np.ndarray,), {}))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gradops_cy
-from gradops_cy import _convolution_plan
+from gradops_cy import _arrays, _convolution_plan
 from tests.cases import LAYERS, conv_case, layer
 
 PROT_NONE = 0
@@ -55,7 +55,7 @@ GROUPS = [
 
 def convolutions():
     cases = [conv_case(seed) for seed in range(300)] + list(LAYERS.values()) + GROUPS
-    _convolution_plan.aligned_bytes = guarded_scratch
+    _arrays.aligned_bytes = guarded_scratch
     _convolution_plan.KEPT_BYTES = 0  # longer than asked for, it would hide a step too far
     for number, case in enumerate(cases):
         dy, weights = case.formatted(*case.arrays())

@@ -6,6 +6,8 @@ buffers of halves) and for any strides.
 
 from __future__ import annotations
 
+import ctypes
+import math
 from typing import Any, NamedTuple, TypeGuard
 
 import ml_dtypes
@@ -25,6 +27,9 @@ DTYPE_CODES: dict[np.dtype[Any], int] = {
 }
 DTYPES = {code: dtype for dtype, code in DTYPE_CODES.items()}
 DTYPE_NAMES = {0: "f32", 1: "f16", 2: "bf16", 3: "f64"}
+
+# Results of so many bytes and more begin on a cache line.
+_ALIGNED_BYTES = 1 << 14
 
 DATA_FORMATS = ("NXC", "NCX", "NWC", "NHWC", "NDHWC", "NCW", "NCHW", "NCDHW")
 
@@ -141,6 +146,28 @@ def _share_memory(a: Array, b: Array) -> bool:
         return True
 
 
+def aligned_bytes(count: int) -> Array:
+    """Return `count` bytes of uninitialised memory on a cache-line boundary."""
+    storage = np.empty(count + 64, np.uint8)
+    # Several times faster than ndarray.ctypes, and on the way of every call.
+    address = ctypes.addressof(ctypes.c_char.from_buffer(storage.data))
+    offset = -address % 64
+    return storage[offset : offset + count]
+
+
+def new_result(op: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an uninitialised array; a large one begins on a cache line, which NumPy's do not."""
+    size = math.prod(shape) * dtype.itemsize
+    try:
+        if size < _ALIGNED_BYTES:
+            return np.empty(shape, dtype)
+        return aligned_bytes(size).view(dtype).reshape(shape)
+    except ValueError:  # more bytes than an index can count
+        raise ValueError(
+            f"{op}: the result must fit into the address space, got shape {shape}"
+        ) from None
+
+
 def result_array(
     op: str,
     out: object,
@@ -154,12 +181,7 @@ def result_array(
     if out is None:
         if accumulate:
             raise ValueError(f"{op}: accumulate=True must come with out=, got out=None")
-        try:
-            return np.empty(shape, dtype)
-        except ValueError:  # more bytes than an index can count
-            raise ValueError(
-                f"{op}: the result must fit into the address space, got shape {shape}"
-            ) from None
+        return new_result(op, shape, dtype)
     if not is_array(out):
         raise TypeError(f"{op}: out must be a NumPy array or None, got {type(out).__name__}")
     if out.dtype != dtype:

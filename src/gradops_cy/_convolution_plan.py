@@ -8,7 +8,6 @@ channels).
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
 from functools import cached_property, lru_cache
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradops_cy import (
+    _arrays,
     _convolution_blocks,
     _convolution_grouped,
     _convolution_scatter,
@@ -49,15 +49,6 @@ ELEMENT_FLOP = 8
 KEPT_BYTES = 1 << 22
 
 
-def aligned_bytes(count: int) -> Array:
-    """Return `count` bytes of uninitialised memory on a cache-line boundary."""
-    storage = np.empty(count + 64, np.uint8)
-    # Several times faster than ndarray.ctypes, and on the way of every call.
-    address = ctypes.addressof(ctypes.c_char.from_buffer(storage.data))
-    offset = -address % 64
-    return storage[offset : offset + count]
-
-
 # Panels and scratch of the last calls, of whatever plan, for the next ones: a page fault for every
 # 4096 bytes of fresh memory takes longer than a small problem.
 _spare: deque[Array] = deque(maxlen=2)
@@ -71,7 +62,7 @@ def _take(count: int) -> Array:
         piece = None
     if piece is None or len(piece) < count:
         # With room for a somewhat longer input; what is not used has no memory behind it.
-        piece = aligned_bytes(count + count // 4 if count <= KEPT_BYTES else count)
+        piece = _arrays.aligned_bytes(count + count // 4 if count <= KEPT_BYTES else count)
     return piece
 
 
@@ -351,7 +342,7 @@ def prepare(
     """Return the first plan that suits the (g, O, I, D, H, W) weights, and them packed for it."""
     while True:
         plan = plan_for(problem, layout, num_threads, assumed)
-        packed = aligned_bytes(plan.packed_bytes)
+        packed = _arrays.aligned_bytes(plan.packed_bytes)
         if plan.pack(weights, packed):
             return plan, packed
         assumed = plan.choice.otherwise

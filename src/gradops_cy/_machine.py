@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from gradops_cy import _cpu, _isa
+from gradops_cy._arrays import aligned_bytes
 
 _COPY_BYTES = 1 << 28
 _REPEATS = 12
@@ -44,10 +45,8 @@ def peak_gflops(dtype: str, num_threads: int) -> float:
 def copy_bandwidth(num_threads: int) -> float:
     """Return the measured bandwidth of a copy beyond the caches, read plus written, in GB/s."""
     module = _isa.kernels("convolution")
-    storage = np.ones(2 * _COPY_BYTES + 64, np.uint8)
-    offset = -storage.ctypes.data % 64
-    src = storage[offset : offset + _COPY_BYTES]
-    dst = storage[offset + _COPY_BYTES : offset + 2 * _COPY_BYTES]
+    src, dst = aligned_bytes(_COPY_BYTES), aligned_bytes(_COPY_BYTES)
+    src[:] = dst[:] = 1
     return _best_rate(lambda: 2.0 * module.probe_copy(src, dst, num_threads)) / 1e9
 
 
