@@ -91,6 +91,12 @@ INLINE ptrdiff_t store_whole_bf16(const float *src, char *dst, ptrdiff_t n) {
 #define store_whole_bf16(src, dst, n) 0
 #endif
 
+#define DEFINE_LOAD_ROWS(suffix, real, size)                                                       \
+    static void load_rows_##suffix(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows,           \
+                                   ptrdiff_t n, real *dst, ptrdiff_t dst_pitch) {                  \
+        for (ptrdiff_t i = 0; i < rows; i++)                                                       \
+            load_row_##suffix(src + i * src_pitch, size, n, dst + i * dst_pitch);                  \
+    }
 #define DEFINE_STORE_ROWS(suffix, real, size)                                                      \
     static void store_rows_##suffix(const real *src, ptrdiff_t src_pitch, char *dst,               \
                                     ptrdiff_t dst_pitch, ptrdiff_t rows, ptrdiff_t n,              \
@@ -113,6 +119,11 @@ DEFINE_ROWS(f16, float, vec_f32, LANES_F32, 2, get_f16, f32)
 DEFINE_ROWS(bf16, float, vec_f32, LANES_F32, 2, get_bf16, f32)
 DEFINE_ROWS(f64, double, vec_f64, LANES_F64, 8, get_f64, f64)
 
+DEFINE_LOAD_ROWS(f32, float, 4)
+DEFINE_LOAD_ROWS(f16, float, 2)
+DEFINE_LOAD_ROWS(bf16, float, 2)
+DEFINE_LOAD_ROWS(f64, double, 8)
+
 DEFINE_STORE_ROWS(f32, float, 4)
 DEFINE_STORE_ROWS(f16, float, 2)
 DEFINE_STORE_ROWS(bf16, float, 2)
@@ -130,10 +141,35 @@ INLINE void load_row_raw16(const char *src, ptrdiff_t stride, ptrdiff_t n, uint1
     for (; j < n; j++) dst[j] = *(const uint16_t *)(src + j * stride);
 }
 
+/* Rows that are filled up with zeros. */
+static void load_rows_raw16(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows, ptrdiff_t n,
+                            uint16_t *dst, ptrdiff_t dst_pitch) {
+    for (ptrdiff_t i = 0; i < rows; i++, src += src_pitch, dst += dst_pitch) {
+#if VECTOR_BYTES == 64
+        for (ptrdiff_t j = 0; j < dst_pitch; j += 32) {
+            ptrdiff_t given = n - j, room = dst_pitch - j;
+            __mmask32 has = given >= 32 ? ~0u : given <= 0 ? 0 : ~0u >> (32 - given);
+            __m512i v = _mm512_maskz_loadu_epi16(has, src + 2 * j);
+            _mm512_mask_storeu_epi16(dst + j, room >= 32 ? ~0u : ~0u >> (32 - room), v);
+        }
+#else
+        memcpy(dst, src, 2 * (size_t)n);
+        memset(dst + n, 0, 2 * (size_t)(dst_pitch - n));
+#endif
+    }
+}
+
 /* dst[j] = src[j] for j < n, converted; src_stride in bytes. */
 static void load_row(int dtype, const char *src, ptrdiff_t src_stride, ptrdiff_t n, void *dst) {
     if (dtype == RAW16) load_row_raw16(src, src_stride, n, dst);
     else BY_DTYPE(dtype, load_row, src, src_stride, n, dst);
+}
+
+/* load_row for `rows` contiguous rows; src_pitch in bytes, dst_pitch in elements. */
+static void load_rows(int dtype, const char *src, ptrdiff_t src_pitch, ptrdiff_t rows, ptrdiff_t n,
+                      void *dst, ptrdiff_t dst_pitch) {
+    if (dtype == RAW16) load_rows_raw16(src, src_pitch, rows, n, dst, dst_pitch);
+    else BY_DTYPE(dtype, load_rows, src, src_pitch, rows, n, dst, dst_pitch);
 }
 
 /* dst[j] = src[j], or dst[j] + src[j] with accumulate, for j < n, rounded once;

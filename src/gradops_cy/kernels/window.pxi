@@ -50,7 +50,9 @@ cdef void clear_entries(char *dst, Py_ssize_t channel_pitch, Py_ssize_t entry_pi
     cdef Py_ssize_t j
     if entries <= 0:
         return
-    if channel_pitch == 1:
+    if channels == entry_pitch:
+        memset(dst, 0, entries * channels * size)
+    elif channel_pitch == 1:
         for j in range(entries):
             memset(dst + j * entry_pitch * size, 0, channels * size)
     else:
@@ -71,10 +73,10 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
         split_run(work, src, src_step, dst, entry_pitch, entries, channels, staging)
     elif channels == entry_pitch and channel_stride == unit and src_step == channels * unit:
         load_row(dtype, src, unit, entries * channels, dst)
-    elif channel_pitch == 1 and (channel_stride == unit or entries == 1):
-        for j in range(entries):
-            load_row(dtype, src + j * src_step, channel_stride, channels,
-                     dst + j * entry_pitch * size)
+    elif channel_pitch == 1 and channel_stride == unit:
+        load_rows(dtype, src, src_step, entries, channels, dst, entry_pitch)
+    elif channel_pitch == 1 and entries == 1:
+        load_row(dtype, src, channel_stride, channels, dst)
     elif entry_pitch == 1 and (channel_stride != unit or channels == 1 or src_step == unit):
         for j in range(channels):
             load_row(dtype, src + j * channel_stride, src_step, entries,
@@ -109,7 +111,7 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
     cdef Py_ssize_t r, entry, first, length, step, low, high
     cdef Py_ssize_t size = work.window_size
     # Parts alternate: those of some channels have no room of their own.
-    cdef Py_ssize_t cleared = entry_pitch if work.b.parts > 1 else channels
+    cdef Py_ssize_t cleared = entry_pitch if work.b.parts else channels
     if src == NULL:
         for r in range(axis.runs):
             clear_entries(dst + axis.run[4 * r] * entry_pitch * size, channel_pitch, entry_pitch,
@@ -150,7 +152,8 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef const char *base = x.data + task.image * x.stride[0]
     cdef const char *src
     base += (group * work.b.source_channels + first) * x.stride[1]
-    if work.b.parts == 1 and pitch > chunk:
+    # Rows of channels fill themselves up.
+    if work.b.parts == 1 and pitch > chunk and x.stride[1] != 2:
         memset(window, 0, work.b.planes * plane * pitch * size)
     for d in range(depth.window):
         yd = task.start[0] * depth.in_step + depth.entry[d]
