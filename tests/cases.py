@@ -277,6 +277,9 @@ LAYERS = {
         "12-20-21-3-1-2", groups=4, dilations=(2, 2), pads_begin=(2, 2), pads_end=(2, 2)
     ),
     "dilated": layer("96-80-33-3-1-6", dilations=(6, 6)),
+    "dilated, columns left": layer("64-72-65-3-1-9", dilations=(9, 9), batch=2),
+    "dilated, columns left of a class": layer("32-64-33-3-2-12", dilations=(12, 12)),
+    "dilated, narrow": layer("64-48-1-3-1-9", dst=(20, 3), dilations=(9, 9)),
     "patches": layer("3-192-7-16-16-0"),
     "wavenet": sequence(48, 40, 3000, kernel=2, dilation=512, begin=512),
     "speech": sequence(80, 100, 500, kernel=5, stride=2, begin=2, end=2),

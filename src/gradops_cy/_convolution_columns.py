@@ -22,8 +22,8 @@ def flattens(choice: Choice, width: int) -> bool:
     height = min(choice.counts[1], 16)
     joined = (height - 1) * row_pitch(choice, width) + width
     # Rows by themselves go without the taps whose rows lie outside.
-    apart = choice.problem.inside(1) if choice.kernel == AMX else 1.0
-    saved = apart * _cost(choice, width) * height / _cost(choice, joined)
+    inside = choice.problem.inside(1) if choice.kernel == AMX else 1.0
+    saved = inside * _apart(choice, height, width) / _cost(choice, joined)
     # Rows by themselves begin with whole lines, which load faster.
     return saved > (1.1 if choice.kernel == PAIRS else 1) and choice.counts[1] > 1
 
@@ -35,6 +35,18 @@ def row_pitch(choice: Choice, width: int) -> int:
     """
     axis = choice.axis(2, width)
     return axis.runs[1] if choice.kernel == AMX else axis.window
+
+
+def _apart(choice: Choice, height: int, width: int) -> float:
+    """Return the time of rows by themselves.
+
+    AMX has tiles down the columns that are left beside whole tiles, where these are fewer.
+    """
+    whole, columns = divmod(width, AMX_ROWS)
+    tiles = columns * -(-height // AMX_ROWS)
+    if choice.kernel != AMX or tiles >= height or whole % (4 // tiles_across(choice, False, width)):
+        return _cost(choice, width) * height
+    return _cost(choice, width - columns) * height + _cost(choice, AMX_ROWS) * tiles
 
 
 def _cost(choice: Choice, positions: int) -> float:

@@ -49,9 +49,12 @@ def pays(problem: ConvProblem, lanes: int, tile: tuple[int, int, int]) -> bool:
         return False
     if problem.joinable:
         height, width = 1, sources
-    # Rows by themselves, or run into each other.
+    # Rows by themselves, with the columns beside whole tiles of two or not, or run into each other.
     pitch = width + (problem.kernel[2] - 1) // (problem.strides[2] if problem.transposed else 1)
     tiles = min(height * up(width, rows), up((height - 1) * pitch + width, rows))
+    beside = width % (2 * rows)
+    if beside < rows:
+        tiles = min(tiles, height * (width - beside) + beside * up(height, rows))
     whole = inputs / up(inputs, columns) * outputs / up(outputs, depth) * height * width / tiles
     products = problem.flop / 2 / images
     moves = problem.groups * (split + unsplit + pack)

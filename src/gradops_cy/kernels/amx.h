@@ -6,12 +6,12 @@
 
 #if HAVE_AMX
 
-/* All eight tiles as 16 rows of 64 bytes: 16x16 float accumulators and 16x32 bf16 operands.
- * Tails are padded in memory, which is cheaper than a second configuration. */
-static void amx_begin(void) {
+/* All eight tiles as rows of 64 bytes: 16x16 float accumulators and 16x32 bf16 operands. Those of
+ * positions, 0 to 5, have `rows` rows; what is in the tiles is lost. */
+static void amx_begin(int rows) {
     struct { uint8_t palette, start_row, reserved[14]; uint16_t row_bytes[16]; uint8_t rows[16]; }
         __attribute__((packed)) config = {.palette = 1};
-    for (int t = 0; t < 8; t++) { config.row_bytes[t] = 64; config.rows[t] = 16; }
+    for (int t = 0; t < 8; t++) { config.row_bytes[t] = 64; config.rows[t] = t < 6 ? rows : 16; }
     _tile_loadconfig(&config);
 }
 
@@ -215,7 +215,7 @@ static void run_pairs(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptr
     (void)offset, (void)c, (void)c_pitch, (void)accumulate, (void)m;
 }
 
-static void amx_begin(void) {}
+static void amx_begin(int rows) { (void)rows; }
 static void amx_end(void) {}
 
 #endif

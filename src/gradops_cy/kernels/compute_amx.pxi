@@ -113,23 +113,41 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
     fine[0] &= m.fine
 
 
-cdef inline bint row_outside(const Work *work, const Task *task, const Py_ssize_t *tap,
-                             Py_ssize_t jd, Py_ssize_t jh) noexcept nogil:
-    return (source_of(&work.axis[0], task.start[0], tap[0], jd) < 0
-            or source_of(&work.axis[1], task.start[1], tap[1], jh) < 0)
+cdef bint rows_outside(const Work *work, const Task *task, Py_ssize_t t, Py_ssize_t jd,
+                       Py_ssize_t jh, Py_ssize_t rows) noexcept nogil:
+    """Return whether a tap reads outside for all of some rows of positions."""
+    cdef const Py_ssize_t *tap = work.tap + 3 * t
+    cdef Py_ssize_t row
+    if source_of(&work.axis[0], task.start[0], tap[0], jd) < 0:
+        return True
+    for row in range(jh, jh + rows):
+        if source_of(&work.axis[1], task.start[1], tap[1], row) >= 0:
+            return False
+    return True
 
 
 cdef void trim_taps(const Work *work, const Task *task, const Py_ssize_t *residue, Py_ssize_t jd,
-                    Py_ssize_t jh, Py_ssize_t *low, Py_ssize_t *high) noexcept nogil:
-    """Leave out the first and the last taps of a class that read rows outside: zeros."""
+                    Py_ssize_t jh, Py_ssize_t rows, Py_ssize_t *low,
+                    Py_ssize_t *high) noexcept nogil:
+    """Leave out the first and the last taps of a class that read zeros for `rows` rows from jh on."""
     low[0], high[0] = 0, residue[4] - residue[3]
     if work.b.flatten:
         return
-    while low[0] < high[0] and row_outside(work, task, work.tap + 3 * (residue[3] + low[0]), jd, jh):
+    while low[0] < high[0] and rows_outside(work, task, residue[3] + low[0], jd, jh, rows):
         low[0] += 1
-    while low[0] < high[0] and row_outside(work, task, work.tap + 3 * (residue[3] + high[0] - 1),
-                                           jd, jh):
+    while low[0] < high[0] and rows_outside(work, task, residue[3] + high[0] - 1, jd, jh, rows):
         high[0] -= 1
+
+
+cdef Py_ssize_t columns_beside(const Work *work, const Py_ssize_t *count,
+                               Py_ssize_t limit) noexcept nogil:
+    """Return how many columns of positions are left beside whole tiles, if tiles down these columns
+    are fewer than one more for each row.
+    """
+    cdef Py_ssize_t columns = count[2] % AMX_ROWS
+    if work.b.flatten or not work.b.windowed or channels_first(work) or count[2] // AMX_ROWS % limit:
+        return 0
+    return columns if columns * ((count[1] + AMX_ROWS - 1) // AMX_ROWS) < count[1] else 0
 
 
 cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
@@ -139,7 +157,8 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     """Compute some channel blocks of a residue class; c is [position][channel], or the reverse.
 
     Direct, the results of 32 channels go on to diff_src while the next ones are computed. Without a
-    window the last tile of a unit begins early enough to end with it.
+    window the last tile of a unit begins early enough to end with it. Columns that are left beside
+    whole tiles come last, in tiles of positions one below the other.
     """
     cdef Py_ssize_t kc = window_pitch(work, chunk)
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
@@ -152,7 +171,9 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef Py_ssize_t limit = min(AMX_ROWS * 4 // work.b.nv,
                                 unit if work.b.windowed else end // AMX_ROWS * AMX_ROWS)
     cdef Py_ssize_t rows = unit_rows(work, count)
-    cdef Py_ssize_t jd, jh, j, at, i, height, low, high
+    cdef Py_ssize_t columns = columns_beside(work, count, limit // AMX_ROWS)
+    cdef Py_ssize_t downs = (rows + AMX_ROWS - 1) // AMX_ROWS
+    cdef Py_ssize_t strip, jd, jh, j, at, i, height, low, high, below, stop, pitch, sums_pitch
     cdef Py_ssize_t step[3]
     cdef Py_ssize_t out_step[3]
     cdef const Py_ssize_t *block
@@ -160,22 +181,36 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef const char *source = point_tiles(work, task, group, first, chunk, residue, s, offset, step)
     cdef const char *unit_source
     cdef char *target
+    cdef char *place
     cdef char *base = result_place(work, task, group, residue, out_step)
     cdef Py_ssize_t side = 2 // work.b.nv           # channel blocks that are stored together
     cdef Py_ssize_t beside = 0
+    cdef Py_ssize_t channels
     cdef int buffer = 0
-    cdef Py_ssize_t tiles = count[0] * rows * ((end + limit - 1) // limit) * (block_end - block_begin)
+    cdef Py_ssize_t tiles
     cdef Py_ssize_t steps = max(1, (residue[4] - residue[3]) * (kc // AMX_K))
     cdef bint between = (work.b.windowed and steps <= SHORT_SUM
                          and (work.b.parts > 1 or not first_channels))
+    if columns:
+        end = count[2] - columns
+    tiles = rows * ((end + limit - 1) // limit) + columns * downs
+    tiles *= count[0] * (block_end - block_begin)
     m.lines = ((m.ahead_end - m.ahead) // 64 + tiles * steps - 1) // max(1, tiles * steps)
     for jd in range(count[0]):
-        for jh in range(rows):
+        for strip in range(rows + columns * downs):
+            jh, below, j, stop, pitch, sums_pitch = strip, 1, 0, end, step[2], c_pitch
+            if strip >= rows:
+                jh = (strip - rows) // columns * AMX_ROWS
+                below = min(AMX_ROWS, rows - jh)
+                j = end + (strip - rows) % columns
+                stop, pitch = j + 1, step[1]
+                if not work.b.direct:
+                    sums_pitch *= unit
+                amx_begin(<int> below)
             unit_source = source + jd * step[0] + jh * step[1]
-            trim_taps(work, task, residue, jd, jh, &low, &high)
-            j = 0
-            while j < end:
-                height = (min(limit, end - j) + AMX_ROWS - 1) // AMX_ROWS
+            trim_taps(work, task, residue, jd, jh, below, &low, &high)
+            while j < stop:
+                height = (min(limit, stop - j) + AMX_ROWS - 1) // AMX_ROWS
                 at = j if work.b.windowed else min(j, end - height * AMX_ROWS)
                 for i in range(block_begin, block_end):
                     block = work.block + 4 * i
@@ -195,17 +230,22 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                                   target, c_pitch, more, m)
                     else:
                         run_amx(work.b.parts, height, block[2], stream, high - low, kc,
-                                unit_source + at * step[2], step[2], offset + low, weights, target,
-                                c_pitch, more, m)
+                                unit_source + at * step[2], pitch, offset + low, weights, target,
+                                sums_pitch, more, m)
                     if work.b.direct and (beside + 1 == side or i + 1 == block_end):
                         store_waiting(m, m.rows)
                         target -= beside * AMX_COLUMNS * work.size
                         block -= 4 * beside
-                        keep_results(work, count, j, min(limit, end - j),
-                                     block[1] + (work.block[4 * i + 1] if beside else 0),
-                                     target + (j - at) * c_step,
-                                     base + block[0] * work.diff_src.stride[1]
-                                     + jd * out_step[0] + jh * out_step[1], out_step, m)
+                        channels = block[1] + (work.block[4 * i + 1] if beside else 0)
+                        place = base + block[0] * work.diff_src.stride[1]
+                        place += jd * out_step[0] + jh * out_step[1]
+                        if strip < rows:
+                            keep_results(work, count, j, min(limit, end - j), channels,
+                                         target + (j - at) * c_step, place, out_step, m)
+                        else:
+                            let_wait(m, target, place + j * out_step[2], out_step[1], below, channels)
                         buffer = 1 - buffer
                 j += limit
+        if columns:
+            amx_begin(AMX_ROWS)
     store_waiting(m, m.rows)

@@ -61,7 +61,7 @@ cdef extern from "meanwhile.h" nogil:
 
 cdef extern from "amx.h" nogil:
     int HAVE_AMX
-    void amx_begin() noexcept
+    void amx_begin(int rows) noexcept
     void amx_end() noexcept
     void run_amx(int parts, int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
                  const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
@@ -446,7 +446,7 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held
         run_lanes(work, &task, scratch)
         return 0
     if work.b.parts:
-        amx_begin()
+        amx_begin(AMX_ROWS)
     for group in range(task.group, task.group_end):
         if work.b.kernel == SCATTER:
             unfit |= run_scatter(work, &task, group, scratch)
