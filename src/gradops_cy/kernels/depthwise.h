@@ -1,9 +1,11 @@
 /* Depthwise convolution with channels last: one input and one output channel a group, so that every
  * lane of a vector is a channel and diff_dst is read where it lies, in its own type.
  *
- * A span is a run of positions that read the same taps of the last axis. A load for each product made
- * 5x5 and 7x7 layers wait for the first-level cache, twice as long where vectors cross its lines, as
- * those of most NumPy arrays do. So what is loaded serves all taps of its row, where they slide.
+ * A span is a run of positions that read the same taps of the last axis; or a whole row, where taps
+ * slide. With a load for each product 5x5 and 7x7 layers waited for the first-level cache, twice as
+ * long where vectors cross its lines, as those of most NumPy arrays do: so what is loaded serves all
+ * taps of its row. The ends of a row, one position with two taps and one with three, took as long as
+ * three times as many positions between them.
  */
 #ifndef GRADOPS_DEPTHWISE_H
 #define GRADOPS_DEPTHWISE_H
@@ -21,6 +23,7 @@ typedef struct {
     ptrdiff_t step;                 /* from position to position in diff_dst */
     ptrdiff_t dst_step;             /* ... and in diff_src */
     int sliding;                    /* a position reads at a tap what the next reads at the one before */
+    ptrdiff_t low, high;            /* if so, which entries lie inside: position j reads j + tap */
     int accumulate;
     /* Of grouped.h: the k's of each tap. */
     ptrdiff_t depth;
@@ -29,8 +32,15 @@ typedef struct {
 } Span;
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
+#if VECTOR_REGISTERS == 32
 #define SPAN_MR 8
-#define SPAN_NV (VECTOR_REGISTERS == 32 ? 4 : 2)
+#define SPAN_NV 4
+#define SPAN_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#else
+#define SPAN_MR 4
+#define SPAN_NV 2
+#define SPAN_HEIGHTS(X) X(1) X(2) X(3) X(4)
+#endif
 
 #define REAL float
 #define VEC vec_f32
@@ -66,6 +76,12 @@ typedef struct {
 static void run_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
                      ptrdiff_t channels, char *dst) {
     BY_DTYPE(dtype, span, span, first, positions, channels, dst);
+}
+
+/* All positions of a row whose taps slide; those that lie outside are left out. */
+static void run_sliding_span(int dtype, const Span *span, ptrdiff_t positions, ptrdiff_t channels,
+                             char *dst) {
+    BY_DTYPE(dtype, sliding_span, span, positions, channels, dst);
 }
 
 #endif

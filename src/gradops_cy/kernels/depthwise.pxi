@@ -12,10 +12,14 @@ cdef extern from "depthwise.h" nogil:
         Py_ssize_t step
         Py_ssize_t dst_step
         int sliding
+        Py_ssize_t low
+        Py_ssize_t high
         int accumulate
         Py_ssize_t depth
         Py_ssize_t source_pitch
         Py_ssize_t panel
+    void run_sliding_span(int dtype, const Span *span, Py_ssize_t positions, Py_ssize_t channels,
+                          char *dst) noexcept
     void run_span(int dtype, const Span *span, Py_ssize_t first, Py_ssize_t positions,
                   Py_ssize_t channels, char *dst) noexcept
 
@@ -91,7 +95,11 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         reach[taps] = width.offset[tap[3 * taps + 2]] + task.start[2] * width.in_step
         offset[taps] = reach[taps] * x.stride[4]
         taps += 1
-    span.sliding = taps_slide(reach, taps, width.in_step)
+    # Two taps of elements that are not converted gain nothing.
+    span.sliding = (taps >= (1 if element_size(dtype) < work.size else 3)
+                    and taps_slide(reach, taps, width.in_step))
+    if span.sliding:
+        clip_run(reach[0], width.in_step, count + taps - 1, width.source, &span.low, &span.high)
     span.row, span.weight = row, weight
     span.weight_pitch = work.b.group_panel
     span.step = width.in_step * x.stride[4]
@@ -112,5 +120,9 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
             dst = y.data + ((task.start[0] + jd) * depth.out_step + residue[0]) * y.stride[2]
             dst += ((task.start[1] + jh) * height.out_step + residue[1]) * y.stride[3]
             dst += task.start[2] * span.dst_step + residue[2] * y.stride[4]
+            if span.sliding:
+                span.taps, span.offset = taps, offset
+                run_sliding_span(dtype, &span, count, task.group_end - task.group, dst)
+                continue
             run_spans(work, &span, dtype, task.group_end - task.group, reach, taps, count, weight,
                       offset, dst)

@@ -11,6 +11,7 @@
         UNROLL for (int t = 0; t < width; t++, weight += span->weight_pitch)                       \
             UNROLL for (int v = 0; v < nv; v++) w[t][v] = *(const VEC *)(weight + v * LANES);      \
         UNROLL for (int e = 0; e < mr + width - 1; e++, source += span->step) {                    \
+            if (slides && (size_t)(tap + e - low) >= inside) continue;                             \
             HOLD(source);                                                                          \
             UNROLL for (int v = 0; v < nv; v++) {                                                  \
                 VEC x = NAME(read)(source + v * LANES * SIZE, v == nv - 1 ? last : LANES);         \
@@ -26,6 +27,8 @@
 INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const int last,
                             const Span *span, ptrdiff_t first, ptrdiff_t channel, char *dst) {
     VEC acc[SPAN_MR][SPAN_NV];
+    const ptrdiff_t low = span->low - first;
+    const size_t inside = (size_t)(span->high - span->low);
     UNROLL for (int m = 0; m < mr; m++) UNROLL for (int v = 0; v < nv; v++) acc[m][v] = (VEC){0};
     for (ptrdiff_t r = 0; r < span->rows; r++) {
         const char *row = span->row[r] + first * span->step + channel * SIZE;
@@ -33,9 +36,9 @@ INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const 
         ptrdiff_t tap = 0;
         while (tap < span->taps) {
             const char *source = row + span->offset[tap];
-            ptrdiff_t width = slides && mr > 1 ? span->taps - tap : 1;
-            if (mr >= 8 && width >= 7) SLIDE(7);
-            else if (mr >= 8 && width >= 5) SLIDE(5);
+            ptrdiff_t width = slides ? span->taps - tap : 1;
+            if (mr > 4 && width >= 7) SLIDE(7);
+            else if (mr > 4 && width >= 5) SLIDE(5);
             else if (width >= 3) SLIDE(3);
             else if (width == 2) SLIDE(2);
             else SLIDE(1);
@@ -51,8 +54,8 @@ INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const 
         }
 }
 
-/* mr positions from `first` on of the channels of a strip, nv vectors at a time. */
-#define POSITIONS(mr, nv)                                                                          \
+/* mr positions of the channels begin to end - 1, nv vectors at a time. */
+#define CHANNELS(slides, mr, nv)                                                                   \
     do {                                                                                           \
         ptrdiff_t c = begin;                                                                       \
         for (; c + nv * LANES <= end; c += nv * LANES)                                             \
@@ -66,32 +69,48 @@ INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const 
             c += LANES;                                                                            \
         }                                                                                          \
         if (c < end) NAME(span_tile)(slides, mr, 1, (int)(end - c), span, first, c, dst);          \
-        first += mr;                                                                               \
-        positions -= mr;                                                                           \
     } while (0)
 
-INLINE void NAME(span_strip)(const int slides, const Span *span, ptrdiff_t first, ptrdiff_t positions,
-                             ptrdiff_t begin, ptrdiff_t end, char *dst) {
-    if (slides && VECTOR_REGISTERS == 32) while (positions >= 8) POSITIONS(8, 2);
-    while (positions >= 4) POSITIONS(4, SPAN_NV);
-    if (positions >= 2) POSITIONS(2, SPAN_NV);
-    if (positions) POSITIONS(1, SPAN_NV);
+#define INSTANCE(MR)                                                                               \
+    static void NAME(slide_##MR)(const Span *span, ptrdiff_t first, ptrdiff_t end, char *dst) {    \
+        const ptrdiff_t begin = 0;                                                                 \
+        CHANNELS(1, MR, 2);                                                                        \
+    }
+SPAN_HEIGHTS(INSTANCE)
+#undef INSTANCE
+
+#define ENTRY(MR) NAME(slide_##MR),
+static void (*const NAME(slides)[])(const Span *, ptrdiff_t, ptrdiff_t, char *) = {
+    NULL, SPAN_HEIGHTS(ENTRY)};
+#undef ENTRY
+
+/* Tiles go through all channels of their positions, in the order of memory. */
+static void NAME(sliding_span)(const Span *span, ptrdiff_t positions, ptrdiff_t channels,
+                               char *dst) {
+    ptrdiff_t tiles = (positions + SPAN_MR - 1) / SPAN_MR, j = 0;
+    for (ptrdiff_t i = 1; i <= tiles; i++) {
+        ptrdiff_t end = positions * i / tiles;
+        NAME(slides)[end - j](span, j, channels, dst);
+        j = end;
+    }
 }
 
-/* Tall tiles load and convert an element once for all taps of a row, and go through all channels of
- * their positions in the order of memory. Where that saves little, strips of channels keep their
- * weights in cache. */
+/* Strips of channels keep their weights in cache. */
 static void NAME(span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, ptrdiff_t channels,
                        char *dst) {
-    const ptrdiff_t strip = SPAN_NV * LANES;
-    if (span->sliding && (span->taps >= 3 || SIZE < sizeof(REAL)))
-        NAME(span_strip)(1, span, first, positions, 0, channels, dst);
-    else
-        for (ptrdiff_t c = 0; c < channels; c += strip)
-            NAME(span_strip)(0, span, first, positions, c, MIN(c + strip, channels), dst);
+    const ptrdiff_t last = first + positions;
+    for (ptrdiff_t begin = 0, j = first; begin < channels; begin += SPAN_NV * LANES, first = j) {
+        ptrdiff_t end = MIN(begin + SPAN_NV * LANES, channels);
+        for (; first + 4 <= last; first += 4) CHANNELS(0, 4, SPAN_NV);
+        if (first + 2 <= last) {
+            CHANNELS(0, 2, SPAN_NV);
+            first += 2;
+        }
+        if (first < last) CHANNELS(0, 1, SPAN_NV);
+    }
 }
 
-#undef POSITIONS
+#undef CHANNELS
 #undef SLIDE
 #undef HOLD
 #undef UNROLL
