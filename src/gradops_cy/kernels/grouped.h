@@ -32,6 +32,9 @@ typedef struct {
 #define GROUP_HEIGHTS(X) LOW_HEIGHTS(X)
 #endif
 
+/* Positions that are loaded before any is stored. */
+#define SPREAD_AT_ONCE (VECTOR_REGISTERS / 4)
+
 typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
 

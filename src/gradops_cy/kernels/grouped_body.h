@@ -106,7 +106,19 @@ INLINE void NAME(spread_few)(const int count, const int common, const Spread *s,
         from[k] = src + s->start[first + k] * SIZE;
         to[k] = dst + k * s->pitch;
     }
-    for (ptrdiff_t e = 0; e < entries; e++) {
+    ptrdiff_t e = 0;
+    /* A load whose address is that of a store on its way, but for the page, waits for it: so eight. */
+    for (; common && e + SPREAD_AT_ONCE <= entries; e += SPREAD_AT_ONCE) {
+        VEC x[SPREAD_AT_ONCE];
+        UNROLL for (int i = 0; i < SPREAD_AT_ONCE; i++, from[0] += step) {
+            x[i] = NAME(read)(from[0], LANES);
+            HOLD_VECTOR(x[i]);
+        }
+        UNROLL for (int k = 0; k < count; k++)
+            UNROLL for (int i = 0; i < SPREAD_AT_ONCE; i++)
+                ((VEC *)to[k])[e + i] = SUM(permute)(x[i], index[k]);
+    }
+    for (; e < entries; e++) {
         VEC x = NAME(read)(from[0], LANES);
         UNROLL for (int k = 0; k < count; k++) {
             if (!common && k > 0) x = NAME(read)(from[k], LANES);
