@@ -243,12 +243,16 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
     # Kernels that are fast, or transpose what they read: a halo costs them more.
     boxed = choice.over_groups and choice.windowed
     limit *= 2 if choice.tiled else 4 if boxed else 1
+    # Rows that two blocks copy cost bfloat16 more, for its products are fast. Without results in
+    # scratch there is room for more of them in a block.
+    copied = choice.kernel == AMX and choice.parts == 1 and choice.windowed and choice.direct
+    fewest = max(2, 4 * (kernel[1] - 1)) if copied and kernel[0] == 1 else 2
     growing = [axis for axis in (1, 0) if block[axis] < counts[axis]]
     while growing:
         axis = max(growing, key=lambda a: kernel[a] / block[a])
         extent = min(2 * block[axis], counts[axis])
         larger = resized(block, axis, extent)
-        enough = prod(larger) > limit and block[axis] > 2
+        enough = prod(larger) > limit and block[axis] > (fewest if axis == 1 else 2)
         if boxed and kernel[axis] == 1:  # images share no weights worth keeping
             enough = prod(larger) > BLOCK_POSITIONS // 2
         if enough or not fits(larger):
