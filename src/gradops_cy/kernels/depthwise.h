@@ -31,7 +31,6 @@ typedef struct {
     ptrdiff_t panel;                /* elements from k to k */
 } Span;
 
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
 #if VECTOR_REGISTERS == 32
 #define SPAN_MR 8
 #define SPAN_NV 4

@@ -74,8 +74,6 @@ INLINE void prefetch_ahead(const char *p, ptrdiff_t ahead, ptrdiff_t bytes) {
     for (ptrdiff_t j = 0; j < bytes; j += 64) __builtin_prefetch(p + ahead + j);
 }
 
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-
 #define REAL float
 #define VEC vec_f32
 #define LANES LANES_F32

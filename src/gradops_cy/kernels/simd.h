@@ -14,6 +14,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
 /* GCC's name and older Clangs'. */
 #if defined(__AMX_BF16__) || defined(__AMXBF16__)
 #define HAVE_AMX 1
