@@ -153,7 +153,7 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef const char *src
     base += (group * work.b.source_channels + first) * x.stride[1]
     # Rows of channels fill themselves up.
-    if work.b.parts == 1 and pitch > chunk and x.stride[1] != 2:
+    if work.b.parts == 1 and pitch > chunk and x.stride[1] != size:
         memset(window, 0, work.b.planes * plane * pitch * size)
     for d in range(depth.window):
         yd = task.start[0] * depth.in_step + depth.entry[d]
