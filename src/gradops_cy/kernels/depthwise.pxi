@@ -99,6 +99,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     span.sliding = (taps >= (1 if element_size(dtype) < work.size else 3)
                     and taps_slide(reach, taps, width.in_step))
     if span.sliding:
+        span.taps, span.offset = taps, offset
         clip_run(reach[0], width.in_step, count + taps - 1, width.source, &span.low, &span.high)
     span.row, span.weight = row, weight
     span.weight_pitch = work.b.group_panel
@@ -121,8 +122,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
             dst += ((task.start[1] + jh) * height.out_step + residue[1]) * y.stride[3]
             dst += task.start[2] * span.dst_step + residue[2] * y.stride[4]
             if span.sliding:
-                span.taps, span.offset = taps, offset
                 run_sliding_span(dtype, &span, count, task.group_end - task.group, dst)
-                continue
-            run_spans(work, &span, dtype, task.group_end - task.group, reach, taps, count, weight,
-                      offset, dst)
+            else:
+                run_spans(work, &span, dtype, task.group_end - task.group, reach, taps, count,
+                          weight, offset, dst)
