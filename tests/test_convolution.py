@@ -99,7 +99,7 @@ def test_every_width_of_summed_channels(outputs, data_format, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 @pytest.mark.parametrize("width", [1, 2, 7, 8, 14, 15, 16, 17, 31, 33, 48, 65])
-@pytest.mark.parametrize(("groups", "inputs"), [(1, 20), (1, 3), (33, 1), (8, 4)])
+@pytest.mark.parametrize(("groups", "inputs"), [(1, 20), (1, 3), (33, 1), (8, 4), (3, 16)])
 def test_every_width_of_rows(width, groups, inputs, data_format, dtype):
     case = layer(f"{inputs}-{inputs}-2-3-1-1", dst=(2, width), groups=groups)
     in_format(case, data_format, dtype).check()
@@ -109,7 +109,9 @@ def test_every_width_of_rows(width, groups, inputs, data_format, dtype):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 @pytest.mark.parametrize("stride", [1, 2, 3])
-@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (1, 2), (2, 1), (4, 4), (8, 8)])
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [(1, 1), (1, 2), (2, 1), (4, 4), (8, 8), (8, 20), (16, 5)]
+)
 def test_groups_of_few_channels(inputs, outputs, stride, data_format, transposed, dtype):
     name = f"{inputs}-{outputs}-5-3-{stride}-1"
     in_format(layer(name, groups=24, transposed=transposed), data_format, dtype).check()

@@ -39,6 +39,7 @@ for data_format in ("NXC", "NCX"):
         for groups in (16, 33):
             layer("1-1-9-3-2-1", groups=groups, data_format=data_format, dtype=dtype).check()
             layer("4-4-9-3-1-1", groups=groups, data_format=data_format, dtype=dtype).check()
+            layer("8-20-9-3-2-1", groups=groups, data_format=data_format, dtype=dtype).check()
         for src, dst in test_interpolation.EXTENTS:
             for mode in ("nearest", "linear"):
                 for channels in (1, 5, 40):

@@ -39,6 +39,8 @@ KERNELS = [
     layer("3-3-6-3-1-1"),
     layer("1-1-6-3-1-1", groups=32),
     layer("2-3-6-3-2-1", groups=16),
+    layer("8-3-6-3-2-1", groups=3),
+    layer("16-3-6-3-1-1", groups=2),
 ]
 every_kernel = pytest.mark.parametrize("case", KERNELS, ids=str)
 every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])

@@ -53,7 +53,7 @@ def test_neither_threads_nor_batch_splits_change_a_bit(case, batch, data):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
-@pytest.mark.parametrize(("groups", "inputs"), [(1, 40), (1, 3), (33, 1), (8, 4)])
+@pytest.mark.parametrize(("groups", "inputs"), [(1, 40), (1, 3), (33, 1), (8, 4), (2, 16)])
 def test_batch_splits_do_not_change_a_bit(groups, inputs, data_format, dtype):
     case = layer(
         f"{inputs}-{inputs}-28-3-1-1",

@@ -134,6 +134,11 @@ class Choice:
         return self.kernel in (GROUPED, DEPTHWISE)
 
     @property
+    def broadcasts(self) -> bool:
+        """Whether a vector of GROUPED is of one group."""
+        return self.kernel == GROUPED and self.problem.input_channels == self.lanes
+
+    @property
     def phased(self) -> bool:
         """Whether the kernel needs consecutive positions to read consecutive entries."""
         return self.has_units or self.kernel == GROUPED
@@ -153,7 +158,7 @@ class Choice:
         """The kernel whose panels are as wide."""
         if self.amx:
             return AMX
-        return ROWS if self.kernel == SCATTER else self.kernel
+        return ROWS if self.kernel == SCATTER or self.broadcasts else self.kernel
 
     def axis(self, number: int, block: int) -> Axis:
         """Return one axis in blocks of `block` positions."""
@@ -290,7 +295,7 @@ def choose_kernel(
     if parts < 2:
         scores[ROWS] = inputs / up(inputs, lanes) * (1 if last else move)
         scores[COLUMNS] = passes * across * rows / (rows + 1) * (move if last else 1)
-    if parts < 2 and problem.groups > 1 and inputs < lanes and (direct or not zero_first):
+    if parts < 2 and problem.groups > 1 and inputs <= lanes and (direct or not zero_first):
         few = prod(counts[1:]) <= 256 or prod(out_steps) > 1
         scores[GROUPED] = _convolution_grouped.score(problem, lanes, direct, few, move)
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
@@ -298,7 +303,7 @@ def choose_kernel(
     if parts:
         whole = inputs / up(inputs, AMX_COLUMNS) * outputs / up(outputs, AMX_K)
         scores[AMX] = rate * whole * (1 if last else move)
-        if GROUPED in scores:  # much of each group's time is not spent in tiles
+        if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
             scores[AMX] *= 0.7
         if parts == 1 and prod(problem.kernel) > 1 and prod(out_steps) == 1:
             share = _convolution_unfold.score(problem, (AMX_COLUMNS, AMX_K))

@@ -230,6 +230,8 @@ class Cut:
         """Elements of the rows that GROUPED spreads for one vector of lanes."""
         choice = self.choice
         outputs = choice.problem.output_channels
+        if choice.broadcasts:
+            outputs = -(-outputs // choice.lanes)
         return _convolution_grouped.ring_elements(self.axes, outputs, choice.lanes)
 
     # -- scratch ---------------------------------------------------------------------------

@@ -13,10 +13,16 @@ from gradops_cy._rounding import up
 def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float) -> float:
     """Weigh lanes over many groups: what it takes to spread a vector is shared by its taps.
 
-    `few` tells that a group has few positions, `move` what share is left of a kernel that has to
-    change the layout.
+    `few` tells that a group has few positions or strides, `move` what share is left of a kernel
+    that has to change the layout.
     """
     inputs, total = problem.input_channels, problem.diff_src_channels
+    if inputs == lanes:
+        # A broadcast that serves the taps of a row, or a row that is converted once, make up for
+        # the rows, which the ROWS kernel can do without.
+        slides = problem.kernel[2] > 1 and problem.dilations[2] == 1
+        value = 1.3 if slides or (direct and problem.dtype in (1, 2)) else 0.8
+        return value if direct else value * max(move, 0.6 if few else 0.0)
     taps = prod(problem.kernel) / 2
     # Vectors of diff_dst that hold the channels of one vector of lanes.
     vectors = max(1, problem.output_channels // inputs)

@@ -151,6 +151,7 @@ class Plan:
             "exact_halo": int(choice.exact_halo),
             "interleave": int(cut.interleave),
             "parts": choice.parts,
+            "broadcast": int(choice.broadcasts),
             "unfold": cut.unfold,
             "joins": self._joins,
             "batch": self.problem.batch,
@@ -203,7 +204,7 @@ class Plan:
         """Bytes of the packed weights."""
         choice = self.choice
         rows = self.problem.groups
-        if choice.over_groups:
+        if choice.over_groups and not choice.broadcasts:
             rows = len(choice.taps) * self.problem.output_channels
         return max(rows * self.cut.group_panel * choice.factor_size, 64)
 

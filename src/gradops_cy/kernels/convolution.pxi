@@ -116,6 +116,7 @@ cdef struct Blocking:
     int exact_halo
     int interleave
     int parts           # of bf16, that AMX tiles multiply: more than one for f16 and f32, or 0
+    int broadcast       # GROUPED: a vector of lanes is of one group
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
     int joins           # axes that stand in the rows of the last one
     Py_ssize_t batch
@@ -184,6 +185,7 @@ cdef struct Weights:
     int f64
     int parts                       # of bf16, k in whole tiles; or 0
     int tiles                       # PAIRS: as the left-hand factor of AMX
+    int over_groups                 # lanes run over all groups
     int order
     Py_ssize_t size                 # bytes of an element of the panels
     Py_ssize_t unit                 # bytes of an element of the weights
@@ -508,6 +510,8 @@ cdef class Program:
         work.block = &blocks[0, 0]
         w.parts = blocking.parts
         w.tiles = blocking.kernel == PAIRS
+        w.over_groups = blocking.kernel == DEPTHWISE or (
+            blocking.kernel == GROUPED and not blocking.broadcast)
         w.dtype = blocking.dtype
         w.load_dtype = work.load_dtype
         w.f64 = work.f64
@@ -531,9 +535,8 @@ cdef class Program:
         cdef char *space = read_array(staging, True, 1, &length, &stride)
         cdef Py_ssize_t share = length // num_threads // 64 * 64
         cdef int unfit = 0
-        cdef int kernel = self.work.b.kernel
         read_weights(weights, &w)
-        if kernel == GROUPED or kernel == DEPTHWISE:
+        if w.over_groups:
             for number in prange(w.taps, nogil=True, schedule="static", num_threads=num_threads):
                 unfit += 1 - pack_lanes(&w, number, panels)
         else:

@@ -26,6 +26,7 @@ typedef struct {
     ptrdiff_t low, high;            /* if so, which entries lie inside: position j reads j + tap */
     int accumulate;
     /* Of grouped.h: the k's of each tap. */
+    int broadcast;                  /* ... are scalars, not vectors */
     ptrdiff_t depth;
     ptrdiff_t source_pitch;         /* from k to k */
     ptrdiff_t panel;                /* elements from k to k */

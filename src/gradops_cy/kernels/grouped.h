@@ -3,7 +3,10 @@
  *
  * Products of lanes need diff_dst spread: for each k, every lane's own group's k-th channel. A row
  * of diff_dst is spread once, by permutations of whole vectors, into a few rows that stay in the
- * first-level cache for every tap, position and residue class that reads them. */
+ * first-level cache for every tap, position and residue class that reads them.
+ *
+ * Where a vector is of one group, the rows hold that group's channels as they are, and the tile
+ * broadcasts them. */
 #ifndef GRADOPS_GROUPED_H
 #define GRADOPS_GROUPED_H
 

@@ -32,7 +32,7 @@ cdef struct LaneClass:
 # A task's tables and the spread rows of one vector of lanes.
 cdef struct Ring:
     LaneClass *classes
-    char *rows                  # [slot][k][entry][lane]
+    char *rows                  # [slot][k][entry][lane], or [slot][k / lanes][entry][k % lanes]
     Py_ssize_t slots
     Py_ssize_t row_bytes
     Py_ssize_t *held            # [slot]: the source row that it holds, or -1
@@ -54,12 +54,25 @@ cdef inline Py_ssize_t slot_of(Py_ssize_t ring, Py_ssize_t y, Py_ssize_t tap) no
     return y % ring if ring else tap
 
 
+cdef inline Py_ssize_t row_bytes(const Work *work) noexcept nogil:
+    """Return the size of a spread row."""
+    cdef Py_ssize_t vectors = work.b.output_channels
+    if work.b.broadcast:
+        vectors = (vectors + work.lanes - 1) // work.lanes
+    return vectors * work.axis[2].window * VECTOR_BYTES
+
+
+cdef inline Py_ssize_t panel_pitch(const Work *work) noexcept nogil:
+    """Return the elements from k to k of the weights."""
+    return work.lanes if work.b.broadcast else work.b.group_panel
+
+
 cdef inline Py_ssize_t ring_bytes(const Work *work) noexcept nogil:
     """Return the size of the spread rows, which come first in the window; 0 for DEPTHWISE."""
     if work.b.kernel != GROUPED:
         return 0
     return (ring_slots(&work.axis[0], work.b.ring_d) * ring_slots(&work.axis[1], work.b.ring_h)
-            * work.b.output_channels * work.axis[2].window * VECTOR_BYTES)
+            * row_bytes(work))
 
 
 cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const Scratch *s,
@@ -68,10 +81,11 @@ cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const S
     cdef const Axis *width = &work.axis[2]
     cdef const Py_ssize_t *residue
     cdef Py_ssize_t t, c, r, low, high, first, step, axis
+    cdef Py_ssize_t panel = panel_pitch(work)
     cdef LaneClass *p
     cdef Ring ring
     ring.rows = s.window
-    ring.row_bytes = work.b.output_channels * width.window * VECTOR_BYTES
+    ring.row_bytes = row_bytes(work)
     ring.slots = ring_slots(&work.axis[0], work.b.ring_d) * ring_slots(&work.axis[1], work.b.ring_h)
     ring.classes = <LaneClass *> pointers
     ring.held = <Py_ssize_t *> (ring.classes + work.classes)
@@ -96,9 +110,9 @@ cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const S
         p = ring.classes + c
         residue = work.residue + 5 * c
         p.tap, p.all_taps = work.tap + 3 * residue[3], residue[4] - residue[3]
-        p.weights = work.weights + work.size * (
-            residue[3] * work.b.output_channels * work.b.group_panel
-            + task.group * work.b.input_channels)
+        p.weights = work.weights + work.size * residue[3] * work.b.output_channels * panel
+        p.weights += work.size * task.group * (
+            work.b.group_panel if work.b.broadcast else work.b.input_channels)
         p.source = 0
         for axis in range(3):
             p.count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
@@ -121,18 +135,28 @@ cdef char *spread_slot(const Work *work, const Spread *s, int dtype, const Tenso
     cdef const Axis *height = &work.axis[1]
     cdef Py_ssize_t slot = slot_of(work.b.ring_d, yd, tap[0]) * ring_slots(height, work.b.ring_h)
     cdef const char *src
+    cdef const char *first
     cdef char *row
-    cdef Py_ssize_t r, step
+    cdef char *dst
+    cdef Py_ssize_t r, step, entries, v, k
     slot += slot_of(work.b.ring_h, yh, tap[1])
     row = ring.rows + slot * ring.row_bytes
     if ring.held[slot] != yd * height.source + yh:
         ring.held[slot] = yd * height.source + yh
         src = x.data + yd * x.stride[2] + yh * x.stride[3]
         for r in range(work.axis[2].runs):
-            step = work.axis[2].run[4 * r + 3]
-            if ring.run[3 * r + 2] > 0:
-                spread(dtype, s, src + ring.run[3 * r + 1] * x.stride[4], step * x.stride[4],
-                       ring.run[3 * r + 2], row + ring.run[3 * r] * VECTOR_BYTES)
+            step = work.axis[2].run[4 * r + 3] * x.stride[4]
+            first = src + ring.run[3 * r + 1] * x.stride[4]
+            dst = row + ring.run[3 * r] * VECTOR_BYTES
+            entries = ring.run[3 * r + 2]
+            if entries > 0 and work.b.broadcast:
+                for v in range((s.depth + work.lanes - 1) // work.lanes):
+                    k = v * work.lanes
+                    load_rows(dtype, first + (s.start[0] + k) * x.stride[1], step, entries,
+                              min(work.lanes, s.depth - k), dst, work.lanes)
+                    dst += s.pitch
+            elif entries > 0:
+                spread(dtype, s, first, step, entries, dst)
     return row
 
 
@@ -144,13 +168,18 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
     cdef const Axis *height = &work.axis[1]
     cdef Py_ssize_t step_d = depth.out_step * y.stride[2]
     cdef Py_ssize_t step_h = height.out_step * y.stride[3]
-    cdef Py_ssize_t jd, jh, c, t, yd, yh, slot
+    cdef Py_ssize_t jd, jh, c, t, yd, yh, slot, weights
     cdef const LaneClass *p
     cdef char *dst
     cdef Span span
     span.row, span.weight = ring.row, ring.weight
-    span.depth, span.panel, span.source_pitch = s.depth, work.b.group_panel, s.pitch
+    span.depth, span.panel, span.source_pitch = s.depth, panel_pitch(work), s.pitch
     span.weight_pitch = s.depth * span.panel
+    span.broadcast = work.b.broadcast
+    # A vector's panel is whole, or its lanes of all.
+    weights = first
+    if work.b.broadcast:
+        weights = first // work.lanes * work.taps * span.weight_pitch
     span.dst_step = work.axis[2].out_step * y.stride[4]
     span.accumulate = work.accumulate and work.b.direct
     for slot in range(ring.slots):
@@ -170,7 +199,7 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
                         ring.row[span.rows] = spread_slot(work, s, dtype, x, yd, yh, p.tap + 3 * t,
                                                           ring)
                         ring.weight[span.rows] = p.weights + work.size * (
-                            t * span.weight_pitch + first)
+                            t * span.weight_pitch + weights)
                         span.rows += 1
                     t += p.taps
                 dst = y.data + p.source + jd * step_d + jh * step_h + first * y.stride[1]
@@ -198,5 +227,8 @@ cdef void compute_grouped(const Work *work, const Task *task, int dtype, const T
     for v in range((total + work.lanes - 1) // work.lanes):
         first = v * work.lanes
         lanes = min(work.lanes, total - first)
-        plan_spread(work.f64, &s, work.b.input_channels, first, lanes)
+        if work.b.broadcast:
+            s.start[0] = first // work.b.input_channels * s.depth
+        else:
+            plan_spread(work.f64, &s, work.b.input_channels, first, lanes)
         compute_vector(work, task, dtype, x, y, first, lanes, &s, &ring)

@@ -35,32 +35,39 @@ INLINE VEC NAME(permute)(VEC v, IVEC index) {
 #endif
 }
 
-/* `width` taps that lie next to each other: each spread vector is loaded once for all of them. */
+/* `width` taps that lie next to each other: what an entry holds is loaded once for all of them. */
 #define SLIDE(width)                                                                               \
     for (ptrdiff_t k = 0; k < span->depth; k++) {                                                  \
+        const char *from = source + k % columns * sizeof(REAL);                                    \
+        if ((k + 1) % columns == 0) source += span->source_pitch;                                  \
         VEC w[width];                                                                              \
         UNROLL for (int t = 0; t < width; t++)                                                     \
             w[t] = *(const VEC *)(weight + t * span->weight_pitch + k * span->panel);              \
         UNROLL for (int e = 0; e < mr + width - 1; e++) {                                          \
-            VEC x = source[e];                                                                     \
+            VEC x = NAME(of_entry)(broadcast, from + e * VECTOR_BYTES);                            \
             HOLD_VECTOR(x);                                                                        \
             UNROLL for (int t = 0; t < width; t++)                                                 \
                 if (e >= t && e - t < mr) acc[e - t] += w[t] * x;                                  \
         }                                                                                          \
-        source = (const VEC *)((const char *)source + span->source_pitch);                         \
     }
 
+INLINE VEC NAME(of_entry)(const int broadcast, const char *entry) {
+    if (broadcast) return *(const REAL *)entry - (VEC){0};
+    return *(const VEC *)entry;
+}
+
 /* The sums of mr positions from `first` on, of one vector of lanes. */
-INLINE void NAME(group_tile)(const int mr, const Span *span, ptrdiff_t first, char *dst,
-                             ptrdiff_t dst_step) {
+INLINE void NAME(group_tile)(const int mr, const int broadcast, const Span *span, ptrdiff_t first,
+                             char *dst, ptrdiff_t dst_step) {
     VEC acc[GROUP_MR];
+    const ptrdiff_t columns = broadcast ? LANES : 1; /* k's of an entry */
     UNROLL for (int m = 0; m < mr; m++) acc[m] = (VEC){0};
     for (ptrdiff_t r = 0; r < span->rows; r++) {
-        const VEC *row = (const VEC *)span->row[r] + first;
+        const char *row = span->row[r] + first * VECTOR_BYTES;
         const REAL *weight = (const REAL *)span->weight[r];
         ptrdiff_t t = 0;
         while (t < span->taps) {
-            const VEC *source = (const VEC *)((const char *)row + span->offset[t]);
+            const char *source = row + span->offset[t];
             ptrdiff_t width = span->sliding ? span->taps - t : 1;
             if (width >= 3) {
                 SLIDE(3)
@@ -82,15 +89,25 @@ INLINE void NAME(group_tile)(const int mr, const Span *span, ptrdiff_t first, ch
 #define INSTANCE(MR)                                                                               \
     static void NAME(group_tile_##MR)(const Span *span, ptrdiff_t first, char *dst,                \
                                       ptrdiff_t dst_step) {                                        \
-        NAME(group_tile)(MR, span, first, dst, dst_step);                                          \
+        NAME(group_tile)(MR, 0, span, first, dst, dst_step);                                       \
+    }
+GROUP_HEIGHTS(INSTANCE)
+#undef INSTANCE
+#define INSTANCE(MR)                                                                               \
+    static void NAME(broadcast_tile_##MR)(const Span *span, ptrdiff_t first, char *dst,            \
+                                          ptrdiff_t dst_step) {                                    \
+        NAME(group_tile)(MR, 1, span, first, dst, dst_step);                                       \
     }
 GROUP_HEIGHTS(INSTANCE)
 #undef INSTANCE
 #undef SLIDE
 
+typedef void (*NAME(group_fn))(const Span *, ptrdiff_t, char *, ptrdiff_t);
 #define ENTRY(MR) NAME(group_tile_##MR),
-static void (*const NAME(group_tiles)[])(const Span *, ptrdiff_t, char *, ptrdiff_t) = {
-    NULL, GROUP_HEIGHTS(ENTRY)};
+static const NAME(group_fn) NAME(group_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
+#undef ENTRY
+#define ENTRY(MR) NAME(broadcast_tile_##MR),
+static const NAME(group_fn) NAME(broadcast_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
 #undef ENTRY
 #endif
 
@@ -166,16 +183,17 @@ static void NAME(spread)(const Spread *s, const char *src, ptrdiff_t step, ptrdi
 static void NAME(group_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, ptrdiff_t lanes,
                              char *dst) {
     VEC sums[GROUP_MR];
+    const SUM(group_fn) *tile = span->broadcast ? SUM(broadcast_tiles) : SUM(group_tiles);
     ptrdiff_t tiles = (positions + GROUP_MR - 1) / GROUP_MR, j = 0;
     const int in_place = SIZE == sizeof(REAL) && lanes == LANES && !span->accumulate;
     dst += first * span->dst_step;
     for (ptrdiff_t i = 1; i <= tiles; i++) {
         ptrdiff_t end = positions * i / tiles;
         if (in_place) {
-            SUM(group_tiles)[end - j](span, first + j, dst, span->dst_step);
+            tile[end - j](span, first + j, dst, span->dst_step);
             dst += (end - j) * span->dst_step;
         } else {
-            SUM(group_tiles)[end - j](span, first + j, (char *)sums, sizeof(VEC));
+            tile[end - j](span, first + j, (char *)sums, sizeof(VEC));
             for (ptrdiff_t m = 0; m < end - j; m++, dst += span->dst_step) {
                 if (span->accumulate) sums[m] += NAME(read)(dst, (int)lanes);
                 NAME(write)(dst, sums[m], (int)lanes);

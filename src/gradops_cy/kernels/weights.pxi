@@ -1,7 +1,8 @@
 # Weights packed into the panels that the tiles stream: all at once, or a chunk at a time by the
 # one task that uses it.
 #
-#   ROWS, COLUMNS   [group][block][chunk][tap][k][width]    a block is one tile's channels
+#   ROWS, COLUMNS, GROUPED of whole vectors
+#                   [group][block][chunk][tap][k][width]    a block is one tile's channels
 #   AMX             [group][block][chunk][tap][k/2][width][2]
 #   PAIRS           [group][block][chunk][tap][k/32][width][32]
 #   of parts        see split.pxi
