@@ -285,6 +285,9 @@ def _split_for_threads(found: Cut, num_threads: int) -> Cut:
 
 def _parts(whole: Cut) -> Cut | None:
     """Cut a task's channels, positions or groups in two; return nothing if it has one of each."""
+    # Vectors of one group share neither weights nor rows.
+    if whole.choice.broadcasts and (fewer := _half_groups(whole)):
+        return fewer
     axis = max((0, 1), key=lambda a: whole.block[a])
     if whole.block[axis] == 1 and whole.block[2] >= 8 * whole.choice.lanes:
         axis = 2

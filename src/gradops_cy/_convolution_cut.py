@@ -108,7 +108,7 @@ class Cut:
         # Weights that stay in cache anyway are better met by one tile of positions after the other.
         # PAIRS writes whole rows of few channels.
         large = self.group_panel * choice.factor_size > LARGE_PANELS
-        packs = self._one_product or choice.kernel in (ROWS, PAIRS)
+        packs = self._one_product or choice.kernel in (ROWS, PAIRS) or choice.broadcasts
         return once and plain and (packs or (choice.kernel == AMX and large))
 
     @property

@@ -14,21 +14,23 @@ cdef void source_box(const Axis *axis, Py_ssize_t start, Py_ssize_t *low,
     high[0] = max(low[0], min(axis.source, high[0]))
 
 
-cdef void compute_lanes(const Work *work, const Task *task, int dtype, const Tensor *x,
-                        const Tensor *y, Py_ssize_t readable, const Scratch *s) noexcept nogil:
-    """Compute a task; `x` and `y` are the tensors at its image and first channels, of which
-    `readable` lie next to each other in `x`.
+cdef int compute_lanes(const Work *work, const Task *task, int dtype, const Tensor *x,
+                       const Tensor *y, Py_ssize_t readable, const Scratch *s) noexcept nogil:
+    """Compute a task; return whether something is not as assumed.
+
+    `x` and `y` are the tensors at its image and first channels, of which `readable` lie next to each
+    other in `x`.
     """
     cdef Py_ssize_t c
     if work.b.kernel == GROUPED:
-        compute_grouped(work, task, dtype, x, y, readable, s)
-        return
+        return compute_grouped(work, task, dtype, x, y, readable, s)
     for c in range(task.class_begin, task.class_end):
         compute_depthwise(work, task, work.residue + 5 * c, dtype, x, y, s.pointers)
+    return 0
 
 
-cdef void run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
-                    char *scratch) noexcept nogil:
+cdef int run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
+                   char *scratch) noexcept nogil:
     """Compute through a window [d][h][w][channel] and results of the same form."""
     cdef Scratch s = carve(&work.b, scratch)
     cdef Py_ssize_t low[3]
@@ -40,6 +42,7 @@ cdef void run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
     cdef Tensor window
     cdef Tensor box
     cdef Results results
+    cdef int unfit
     window.data, box.data = s.window + ring_bytes(work), s.result
     window.stride[1] = box.stride[1] = work.size
     window.stride[4], box.stride[4] = pitch * work.size, work.b.result_pitch * work.size
@@ -62,7 +65,7 @@ cdef void run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
         c = task.start[axis] * work.axis[axis].out_step
         box.data -= c * box.stride[2 + axis]
         y.data += c * y.stride[2 + axis]
-    compute_lanes(work, task, F64 if work.f64 else F32, &window, &box, pitch, &s)
+    unfit = compute_lanes(work, task, F64 if work.f64 else F32, &window, &box, pitch, &s)
     results.channels = groups * work.b.input_channels
     results.channel_pitch, results.position_pitch = 1, work.b.result_pitch
     results.step[2] = y.stride[4]
@@ -70,9 +73,10 @@ cdef void run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
         for h in range(extent[1]):
             store_line(work, &results, s.result + d * box.stride[2] + h * box.stride[3],
                        y.data + d * y.stride[2] + h * y.stride[3], extent[2], s.staging)
+    return unfit
 
 
-cdef void run_lanes(const Work *work, const Task *task, char *scratch) noexcept nogil:
+cdef int run_lanes(const Work *work, const Task *task, char *scratch) noexcept nogil:
     cdef Tensor x = work.diff_dst
     cdef Tensor y = work.diff_src
     cdef Py_ssize_t first = task.group * work.b.output_channels
@@ -80,8 +84,7 @@ cdef void run_lanes(const Work *work, const Task *task, char *scratch) noexcept 
     x.data += task.image * x.stride[0] + first * x.stride[1]
     y.data += task.image * y.stride[0] + task.group * work.b.input_channels * y.stride[1]
     if work.b.windowed:
-        run_boxed(work, task, x, y, scratch)
-    else:
-        s = carve(&work.b, scratch)
-        compute_lanes(work, task, work.b.dtype, &x, &y,
-                      work.b.groups * work.b.output_channels - first, &s)
+        return run_boxed(work, task, x, y, scratch)
+    s = carve(&work.b, scratch)
+    return compute_lanes(work, task, work.b.dtype, &x, &y,
+                         work.b.groups * work.b.output_channels - first, &s)

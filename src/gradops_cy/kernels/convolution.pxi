@@ -445,8 +445,7 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held
     cdef Py_ssize_t group
     cdef int unfit = 0
     if work.b.kernel == DEPTHWISE or work.b.kernel == GROUPED:
-        run_lanes(work, &task, scratch)
-        return 0
+        return run_lanes(work, &task, scratch)
     if work.b.parts:
         amx_begin(AMX_ROWS)
     for group in range(task.group, task.group_end):

@@ -25,7 +25,7 @@ cdef struct LaneClass:
     Py_ssize_t source           # bytes of diff_src to the first position
     const Py_ssize_t *reach     # the source coordinate that each tap of the last axis reads there
     const Py_ssize_t *offset    # ... and the bytes to it in a spread row
-    const char *weights
+    Py_ssize_t first_tap
     int sliding
 
 
@@ -81,7 +81,6 @@ cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const S
     cdef const Axis *width = &work.axis[2]
     cdef const Py_ssize_t *residue
     cdef Py_ssize_t t, c, r, low, high, first, step, axis
-    cdef Py_ssize_t panel = panel_pitch(work)
     cdef LaneClass *p
     cdef Ring ring
     ring.rows = s.window
@@ -110,9 +109,7 @@ cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const S
         p = ring.classes + c
         residue = work.residue + 5 * c
         p.tap, p.all_taps = work.tap + 3 * residue[3], residue[4] - residue[3]
-        p.weights = work.weights + work.size * residue[3] * work.b.output_channels * panel
-        p.weights += work.size * task.group * (
-            work.b.group_panel if work.b.broadcast else work.b.input_channels)
+        p.first_tap = residue[3]
         p.source = 0
         for axis in range(3):
             p.count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
@@ -161,14 +158,14 @@ cdef char *spread_slot(const Work *work, const Spread *s, int dtype, const Tenso
 
 
 cdef void compute_vector(const Work *work, const Task *task, int dtype, const Tensor *x,
-                         const Tensor *y, Py_ssize_t first, Py_ssize_t lanes, const Spread *s,
-                         Ring *ring) noexcept nogil:
+                         const Tensor *y, Py_ssize_t first, Py_ssize_t lanes, const char *weights,
+                         const Spread *s, Ring *ring) noexcept nogil:
     """Compute all residue classes of `lanes` channels, the task's `first` and on."""
     cdef const Axis *depth = &work.axis[0]
     cdef const Axis *height = &work.axis[1]
     cdef Py_ssize_t step_d = depth.out_step * y.stride[2]
     cdef Py_ssize_t step_h = height.out_step * y.stride[3]
-    cdef Py_ssize_t jd, jh, c, t, yd, yh, slot, weights
+    cdef Py_ssize_t jd, jh, c, t, yd, yh, slot
     cdef const LaneClass *p
     cdef char *dst
     cdef Span span
@@ -176,10 +173,6 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
     span.depth, span.panel, span.source_pitch = s.depth, panel_pitch(work), s.pitch
     span.weight_pitch = s.depth * span.panel
     span.broadcast = work.b.broadcast
-    # A vector's panel is whole, or its lanes of all.
-    weights = first
-    if work.b.broadcast:
-        weights = first // work.lanes * work.taps * span.weight_pitch
     span.dst_step = work.axis[2].out_step * y.stride[4]
     span.accumulate = work.accumulate and work.b.direct
     for slot in range(ring.slots):
@@ -198,8 +191,8 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
                     if yd >= 0 and yh >= 0:
                         ring.row[span.rows] = spread_slot(work, s, dtype, x, yd, yh, p.tap + 3 * t,
                                                           ring)
-                        ring.weight[span.rows] = p.weights + work.size * (
-                            t * span.weight_pitch + weights)
+                        ring.weight[span.rows] = weights + work.size * (
+                            (p.first_tap + t) * span.weight_pitch)
                         span.rows += 1
                     t += p.taps
                 dst = y.data + p.source + jd * step_d + jh * step_h + first * y.stride[1]
@@ -212,11 +205,13 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
                     run_group_span(dtype, &span, 0, p.count[2], lanes, dst)
 
 
-cdef void compute_grouped(const Work *work, const Task *task, int dtype, const Tensor *x,
-                          const Tensor *y, Py_ssize_t readable, const Scratch *scratch) noexcept nogil:
+cdef int compute_grouped(const Work *work, const Task *task, int dtype, const Tensor *x,
+                         const Tensor *y, Py_ssize_t readable, const Scratch *scratch) noexcept nogil:
     """Compute a task, a vector of lanes at a time (see compute_lanes)."""
     cdef Py_ssize_t total = (task.group_end - task.group) * work.b.input_channels
-    cdef Py_ssize_t first, v, lanes
+    cdef Py_ssize_t first, v, lanes, group
+    cdef const char *weights
+    cdef int fine = 1
     cdef Spread s
     cdef Ring ring
     s.depth, s.channels = work.b.output_channels, readable
@@ -227,8 +222,18 @@ cdef void compute_grouped(const Work *work, const Task *task, int dtype, const T
     for v in range((total + work.lanes - 1) // work.lanes):
         first = v * work.lanes
         lanes = min(work.lanes, total - first)
+        group = task.group + first // work.b.input_channels
+        if work.packing != NULL:
+            fine &= pack_chunk(work.packing, group, work.packing.block, 0, s.depth, scratch.panel,
+                               scratch.packing)
+            weights = scratch.panel
+        elif work.b.broadcast:
+            weights = work.weights + work.size * group * work.b.group_panel
+        else:
+            weights = work.weights + work.size * (task.group * work.b.input_channels + first)
         if work.b.broadcast:
-            s.start[0] = first // work.b.input_channels * s.depth
+            s.start[0] = v * s.depth
         else:
             plan_spread(work.f64, &s, work.b.input_channels, first, lanes)
-        compute_vector(work, task, dtype, x, y, first, lanes, &s, &ring)
+        compute_vector(work, task, dtype, x, y, first, lanes, weights, &s, &ring)
+    return 1 - fine
