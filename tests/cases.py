@@ -273,6 +273,7 @@ LAYERS = {
     "depthwise 7x7": layer("1-1-28-7-1-3", groups=96),
     "depthwise with multiplier": layer("1-3-20-3-1-1", groups=40),
     "resnext": layer("4-4-28-3-1-1", groups=32),
+    "resnext of 16 channels": layer("16-16-28-3-1-1", groups=6),
     "regnet": layer("16-40-28-3-1-1", groups=3),
     "regnet of 8 channels": layer("8-12-29-5-2-2", groups=5, extra=(1, 1)),
     "grouped and dilated": layer(

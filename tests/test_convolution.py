@@ -110,7 +110,7 @@ def test_every_width_of_rows(width, groups, inputs, data_format, dtype):
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize(
-    ("inputs", "outputs"), [(1, 1), (1, 2), (2, 1), (4, 4), (8, 8), (8, 20), (16, 5)]
+    ("inputs", "outputs"), [(1, 1), (1, 2), (2, 1), (4, 4), (8, 8), (8, 20), (16, 5), (16, 16)]
 )
 def test_groups_of_few_channels(inputs, outputs, stride, data_format, transposed, dtype):
     name = f"{inputs}-{outputs}-5-3-{stride}-1"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gradops_cy import _isa, convolution_backward_data, interpolate_backward
 from tests import reference
 from tests.cases import conv_cases, layer
+from tests.forced import assert_value_reaches_what_it_touches
 from tests.tolerances import DTYPES, assert_close, assert_same_class
 
 PLAIN = {"strides": 1, "dilations": 1, "pads_begin": 0, "pads_end": 0}
@@ -41,6 +42,7 @@ KERNELS = [
     layer("2-3-6-3-2-1", groups=16),
     layer("8-3-6-3-2-1", groups=3),
     layer("16-3-6-3-1-1", groups=2),
+    layer("16-16-6-3-1-1", groups=4),
 ]
 every_kernel = pytest.mark.parametrize("case", KERNELS, ids=str)
 every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])
@@ -63,6 +65,16 @@ def test_infinite_weights_stay_inside(value, dtype, data_format, case):
     finite = np.isfinite(exact)
     assert 0 < finite.sum() < finite.size
     assert_close(result[finite], exact[finite], magnitude[finite])
+
+
+@every_kernel
+@every_format
+@every_dtype
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_value_reaches_what_it_touches(value, dtype, data_format, case):
+    """Not the groups beside its own, whose channels may stand in the same tile."""
+    case = replace(case, dtype=dtype, data_format=data_format)
+    assert_value_reaches_what_it_touches(case, value)
 
 
 @every_format

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -66,11 +66,12 @@ class Choice:
     """The kernel of a problem in one layout, and what follows from it alone."""
 
     given: ConvProblem
-    problem: ConvProblem  # the one given, or what unfolding it leaves
+    problem: ConvProblem  # the one given, what unfolding it leaves, or that of groups abreast
     layout: Layout
     assumed: int
     tiles: Tiles
     kernel: int
+    abreast: int  # groups that are taken for one, each in half of an AMX tile's depth; or 1
     parts: int  # of bfloat16, that AMX tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
     direct: bool  # diff_src is written without scratch
@@ -126,7 +127,12 @@ class Choice:
     @property
     def unfolds(self) -> bool:
         """Whether the window holds taps side by side."""
-        return self.given is not self.problem
+        return self.given is not self.problem and self.abreast == 1
+
+    @property
+    def source_channels(self) -> int:
+        """Channels of diff_dst in a group."""
+        return (self.given if self.unfolds else self.problem).output_channels
 
     @property
     def over_groups(self) -> bool:
@@ -181,6 +187,9 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     problem = given
     if kernel == UNFOLD:
         problem, kernel = _convolution_unfold.product(given), AMX
+    abreast = _groups_abreast(given, parts) if kernel == AMX and problem is given else 1
+    if abreast > 1:
+        problem = replace(given, groups=given.groups // abreast)
     zero_first = _convolution_taps.zero_first(problem)
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
     plain = problem.dtype in (0, 3)
@@ -200,7 +209,8 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     if kernel == AMX:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0
-        reads = layout.diff_dst_channels_last and problem is given and parts == 1
+        unfolded = problem is not given and abreast == 1
+        reads = layout.diff_dst_channels_last and not unfolded and parts == 1
         windowed = not (reads and _reads_tiles(problem, work))
     if kernel == PAIRS:
         direct = _whole_rows(problem, layout) and len(work.taps) > 0
@@ -211,6 +221,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         assumed,
         tiles,
         kernel,
+        abreast=abreast,
         parts=parts if kernel in (AMX, PAIRS, SCATTER) else 0,
         windowed=windowed,
         direct=direct,
@@ -236,6 +247,16 @@ def amx_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:
         if not again or not _convolution_split.pays(problem, tiles.lanes, tile):
             return 0
     return parts
+
+
+def _groups_abreast(problem: ConvProblem, parts: int) -> int:
+    """Return how many groups stand side by side in a row of positions.
+
+    Two of half a tile's depth read and write whole lines of cache, and no zeros between them.
+    """
+    half = AMX_K // 2
+    fits = problem.input_channels == problem.output_channels == half == AMX_COLUMNS
+    return 2 if parts == 1 and fits and problem.groups % 2 == 0 else 1
 
 
 def _whole_rows(problem: ConvProblem, layout: Layout) -> bool:

@@ -54,11 +54,16 @@ def _cost(choice: Choice, positions: int) -> float:
     steps = -(-positions // _step(choice))
     if not choice.amx:
         return steps
-    across = 1 if choice.problem.input_channels <= AMX_COLUMNS else 2
+    across = 1 if _alone(choice) else 2
     down = 4 // across if choice.parts == 1 else 2
     together, left = divmod(steps, down)
     cycles = together * max(down * across, AMX_LATENCY)
     return (cycles + (max(left * across, AMX_LATENCY) if left else 0)) / across
+
+
+def _alone(choice: Choice) -> bool:
+    """Return whether a group has channels of diff_src for one tile."""
+    return choice.problem.input_channels <= choice.abreast * AMX_COLUMNS
 
 
 def unit(choice: Choice, flatten: bool, height: int, width: int) -> int:
@@ -75,14 +80,13 @@ def tiles_across(choice: Choice, flatten: bool, width: int) -> int:
     """
     problem = choice.problem
     positions = unit(choice, flatten, min(choice.counts[1], 16), width)
-    alone = problem.input_channels <= AMX_COLUMNS
     # What the taps of a tile read: those of a row read the same, but for strides.
     in_row = -(-problem.kernel[2] // choice.out_steps[2])
     phases = min(in_row, problem.strides[2] if problem.transposed else 1)
     entries = choice.work.most // in_row * (4 * AMX_ROWS * phases + in_row)
     found = choice.work.most >= 8 and 2 * entries * problem.output_channels <= TILE_BYTES
     tall = choice.kernel == AMX and choice.parts == 1 and positions > 2 * AMX_ROWS
-    return 1 if tall and (found or alone) else 2
+    return 1 if choice.abreast > 1 or (tall and (found or _alone(choice))) else 2
 
 
 def tile_vectors(choice: Choice, flatten: bool, width: int) -> int:

@@ -131,6 +131,8 @@ class Plan:
         # Widths in elements instead of vectors.
         unit = {ROWS: choice.lanes, AMX: AMX_COLUMNS}.get(choice.panel_kernel, 1)
         blocks = self._blocks * np.array([1, 1, unit, 1], np.intp)
+        if choice.abreast > 1:
+            blocks = blocks[:1]  # of each group by itself
         if choice.kernel == SCATTER:
             return np.zeros((1, 3), np.intp), np.zeros(1, np.intp), blocks
         return choice.work.coordinates, choice.work.ranks, blocks
@@ -152,14 +154,15 @@ class Plan:
             "interleave": int(cut.interleave),
             "parts": choice.parts,
             "broadcast": int(choice.broadcasts),
+            "abreast": choice.abreast,
             "unfold": cut.unfold,
             "joins": self._joins,
             "batch": self.problem.batch,
-            "groups": self.problem.groups,
+            "groups": choice.problem.groups,
             "task_groups": cut.task_groups,
-            "input_channels": self.problem.input_channels,
+            "input_channels": choice.problem.input_channels,
             "output_channels": choice.problem.output_channels,
-            "source_channels": self.problem.output_channels,
+            "source_channels": choice.source_channels,
             "chunk": cut.chunk,
             "merge": cut.merge,
             "channel_splits": cut.channel_splits,
@@ -203,7 +206,7 @@ class Plan:
     def packed_bytes(self) -> int:
         """Bytes of the packed weights."""
         choice = self.choice
-        rows = self.problem.groups
+        rows = choice.problem.groups
         if choice.over_groups and not choice.broadcasts:
             rows = len(choice.taps) * self.problem.output_channels
         return max(rows * self.cut.group_panel * choice.factor_size, 64)
@@ -276,7 +279,7 @@ class Plan:
         vectors = cut.widest if choice.panel_kernel == ROWS else cut.nv
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
         if choice.amx:
-            tile = f"{4 // cut.nv * AMX_ROWS} x {cut.nv * AMX_COLUMNS} x {AMX_K}"
+            tile = f"{4 // cut.nv * AMX_ROWS} x {cut.nv * AMX_COLUMNS} x {AMX_K // choice.abreast}"
             if choice.parts > 1:
                 tile += f" of {choice.parts} parts"
         splits = f"{len(choice.residues)} residue classes, {cut.channel_splits} channel ranges"

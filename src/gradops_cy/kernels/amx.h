@@ -6,12 +6,15 @@
 
 #if HAVE_AMX
 
-/* All eight tiles as rows of 64 bytes: 16x16 float accumulators and 16x32 bf16 operands. Those of
- * positions, 0 to 5, have `rows` rows; what is in the tiles is lost. */
-static void amx_begin(int rows) {
+/* Tiles 0 to 3 are accumulators, 16x16 floats, 4 and 5 hold `depth` bf16 of positions, 6 and 7 of
+ * weights. Those of positions, 0 to 5, have `rows` rows; what is in the tiles is lost. */
+static void amx_begin(int rows, int depth) {
     struct { uint8_t palette, start_row, reserved[14]; uint16_t row_bytes[16]; uint8_t rows[16]; }
         __attribute__((packed)) config = {.palette = 1};
-    for (int t = 0; t < 8; t++) { config.row_bytes[t] = 64; config.rows[t] = t < 6 ? rows : 16; }
+    for (int t = 0; t < 8; t++) {
+        config.row_bytes[t] = t == 4 || t == 5 ? 2 * depth : 64;
+        config.rows[t] = t < 6 ? rows : depth / 2;
+    }
     _tile_loadconfig(&config);
 }
 
@@ -103,12 +106,12 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
 }
 
 /* The same of mr*16 positions x 16 channels, one part: a tile of weights meets up to four of positions,
- * which halves what comes from the second-level cache. */
+ * which halves what comes from the second-level cache. kc may be 16, if tiles are of that depth. */
 INLINE void tall_tile(const int mr, const int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
                       ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
                       ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
     const ptrdiff_t share = m->share, lines = m->lines;
-    const ptrdiff_t next = 16 * a_pitch;
+    const ptrdiff_t next = 16 * a_pitch, tile = kc < 32 ? 512 : 1024;
     if (accumulate) {
         _tile_loadd(0, c, c_pitch);
         if (mr > 1) _tile_loadd(1, c + 16 * c_pitch, c_pitch);
@@ -119,7 +122,7 @@ INLINE void tall_tile(const int mr, const int stream, ptrdiff_t taps, ptrdiff_t 
     }
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row = a + offset[t];
-        for (ptrdiff_t k = 0; k < kc; k += 32, row += 64, b += 1024) {
+        for (ptrdiff_t k = 0; k < kc; k += 32, row += 64, b += tile) {
             AMX_LOAD_WEIGHTS(6, b, 64);
             _tile_loadd(4, row, a_pitch);
             AMX_DPBF16(0, 4, 6);
@@ -215,7 +218,7 @@ static void run_pairs(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptr
     (void)offset, (void)c, (void)c_pitch, (void)accumulate, (void)m;
 }
 
-static void amx_begin(int rows) { (void)rows; }
+static void amx_begin(int rows, int depth) { (void)rows, (void)depth; }
 static void amx_end(void) {}
 
 #endif

@@ -7,6 +7,11 @@ cdef enum:
     SHORT_SUM = 40
 
 
+cdef inline Py_ssize_t depth_of(const Work *work, Py_ssize_t chunk) noexcept nogil:
+    """Return how many products a tap has for a channel, in whole tiles."""
+    return window_pitch(work, chunk) // work.b.abreast
+
+
 cdef void begin_meanwhile(const Work *work, Meanwhile *m) noexcept nogil:
     m.dtype, m.parts, m.accumulate = work.b.dtype, work.b.parts, work.accumulate
     m.fine = 1
@@ -89,7 +94,7 @@ cdef void look_ahead(const Work *work, const Task *task, Py_ssize_t group, Py_ss
     m.ahead = m.ahead_end = NULL
     if work.b.kernel == AMX and work.packing == NULL and work.blocks * panel > L2_PANELS:
         m.ahead = panel_of(work, group, work.block + 4 * next, first, width, s)
-        m.ahead += residue[3] * window_pitch(work, chunk) * width * work.window_size
+        m.ahead += residue[3] * depth_of(work, chunk) * width * work.window_size
         m.ahead_end = m.ahead + (end - begin) * panel
 
 
@@ -98,7 +103,7 @@ cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_s
                       const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
                       const Scratch *s, int more, int *fine) noexcept nogil:
     """Compute a residue class with AMX tiles, as many channel blocks at a time as stay in cache."""
-    cdef Py_ssize_t panel = (residue[4] - residue[3]) * window_pitch(work, chunk) * work.window_size
+    cdef Py_ssize_t panel = (residue[4] - residue[3]) * depth_of(work, chunk) * work.window_size
     cdef Py_ssize_t blocks, end
     cdef Meanwhile m
     begin_meanwhile(work, &m)
@@ -160,7 +165,8 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     window the last tile of a unit begins early enough to end with it. Columns that are left beside
     whole tiles come last, in tiles of positions one below the other.
     """
-    cdef Py_ssize_t kc = window_pitch(work, chunk)
+    cdef Py_ssize_t kc = depth_of(work, chunk)
+    cdef int depth = AMX_K // work.b.abreast
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
     cdef bint first_channels = channels_first(work)
@@ -180,6 +186,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef const char *weights
     cdef const char *source = point_tiles(work, task, group, first, chunk, residue, s, offset, step)
     cdef const char *unit_source
+    cdef const char *tile_source
     cdef char *target
     cdef char *place
     cdef char *base = result_place(work, task, group, residue, out_step)
@@ -188,7 +195,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef Py_ssize_t channels
     cdef int buffer = 0
     cdef Py_ssize_t tiles
-    cdef Py_ssize_t steps = max(1, (residue[4] - residue[3]) * (kc // AMX_K))
+    cdef Py_ssize_t steps = max(1, (residue[4] - residue[3]) * (kc // depth))
     cdef bint between = (work.b.windowed and steps <= SHORT_SUM
                          and (work.b.parts > 1 or not first_channels))
     if columns:
@@ -206,7 +213,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                 stop, pitch = j + 1, step[1]
                 if not work.b.direct:
                     sums_pitch *= unit
-                amx_begin(<int> below)
+                amx_begin(<int> below, depth)
             unit_source = source + jd * step[0] + jh * step[1]
             trim_taps(work, task, residue, jd, jh, below, &low, &high)
             while j < stop:
@@ -229,9 +236,12 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                                   unit_source + at * step[2], work.b.pair_pitch, offset + low,
                                   target, c_pitch, more, m)
                     else:
-                        run_amx(work.b.parts, height, block[2], stream, high - low, kc,
-                                unit_source + at * step[2], pitch, offset + low, weights, target,
-                                sums_pitch, more, m)
+                        # Abreast, a group's channels are where its results are.
+                        tile_source = unit_source + at * step[2]
+                        if work.b.abreast > 1:
+                            tile_source += block[0] * work.window_size
+                        run_amx(work.b.parts, height, block[2], stream, high - low, kc, tile_source,
+                                pitch, offset + low, weights, target, sums_pitch, more, m)
                     if work.b.direct and (beside + 1 == side or i + 1 == block_end):
                         store_waiting(m, m.rows)
                         target -= beside * AMX_COLUMNS * work.size
@@ -247,5 +257,5 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         buffer = 1 - buffer
                 j += limit
         if columns:
-            amx_begin(AMX_ROWS)
+            amx_begin(AMX_ROWS, depth)
     store_waiting(m, m.rows)

@@ -61,7 +61,7 @@ cdef extern from "meanwhile.h" nogil:
 
 cdef extern from "amx.h" nogil:
     int HAVE_AMX
-    void amx_begin(int rows) noexcept
+    void amx_begin(int rows, int depth) noexcept
     void amx_end() noexcept
     void run_amx(int parts, int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
                  const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
@@ -117,6 +117,7 @@ cdef struct Blocking:
     int interleave
     int parts           # of bf16, that AMX tiles multiply: more than one for f16 and f32, or 0
     int broadcast       # GROUPED: a vector of lanes is of one group
+    int abreast         # AMX: groups that are one, each in half of a tile's depth; or 1
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
     int joins           # axes that stand in the rows of the last one
     Py_ssize_t batch
@@ -199,6 +200,7 @@ cdef struct Weights:
     Py_ssize_t blocks
     const Py_ssize_t *block         # [blocks][4]: first channel, channels, width, panel offset
     Py_ssize_t group_panel
+    Py_ssize_t depth                # of parts: what k is padded to a multiple of
 
 
 cdef struct Work:
@@ -447,7 +449,7 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held
     if work.b.kernel == DEPTHWISE or work.b.kernel == GROUPED:
         return run_lanes(work, &task, scratch)
     if work.b.parts:
-        amx_begin(AMX_ROWS)
+        amx_begin(AMX_ROWS, AMX_K // work.b.abreast)
     for group in range(task.group, task.group_end):
         if work.b.kernel == SCATTER:
             unfit |= run_scatter(work, &task, group, scratch)
@@ -519,12 +521,14 @@ cdef class Program:
         w.taps = coordinates.shape[0]
         w.tap = &coordinates[0, 0] if w.taps else NULL
         w.rank = &ranks[0] if ranks.shape[0] else NULL
-        w.groups = blocking.groups
-        w.channels, w.chunk = blocking.output_channels, blocking.chunk
+        w.groups = blocking.groups * blocking.abreast
+        w.channels = blocking.output_channels // blocking.abreast
+        w.chunk = min(blocking.chunk, w.channels)
+        w.depth = AMX_K // blocking.abreast
         w.blocks = panel_blocks.shape[0]
         w.block = &panel_blocks[0, 0]
         w.inputs = panel_blocks[w.blocks - 1, 0] + panel_blocks[w.blocks - 1, 1]
-        w.group_panel = blocking.group_panel
+        w.group_panel = blocking.group_panel // blocking.abreast
 
     def pack(self, weights, packed, staging, int num_threads):
         """Fill `packed`; `staging` holds at least pack_staging(taps) bytes for each thread."""

@@ -144,7 +144,7 @@ cdef int multiply_share(const Work *work, Py_ssize_t thread, Py_ssize_t threads,
     p.next = source_at(work, &task, task.group, p.d, p.h, p.w)
     clear_padding(work, &s)
     if work.b.parts:
-        amx_begin(AMX_ROWS)
+        amx_begin(AMX_ROWS, AMX_K)
     fine = multiply_patch(work, &task, task.group, &p, work.blocks * thread // threads,
                           work.blocks * (thread + 1) // threads, work.product, &s)
     if work.b.parts:

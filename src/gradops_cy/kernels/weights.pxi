@@ -144,7 +144,7 @@ cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     """Pack one chunk of one block for AMX, k in pairs; return whether all of it is finite."""
     cdef Py_ssize_t width = block[2]
     cdef Py_ssize_t valid = block[1]
-    cdef Py_ssize_t pairs = (chunk + AMX_K - 1) // AMX_K * AMX_K // 2
+    cdef Py_ssize_t pairs = (chunk + w.depth - 1) // w.depth * w.depth // 2
     cdef Py_ssize_t t, pair
     cdef const char *src
     if chunk % 2 or w.order == SCATTERED or (w.order == BY_OUTPUT and w.stride[2] % 4):
@@ -259,7 +259,7 @@ cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed, char *sta
     packed += (group * w.group_panel + block[3]) * w.size
     while first < w.channels:
         chunk = min(w.chunk, w.channels - first)
-        rows = (chunk + AMX_K - 1) // AMX_K * AMX_K if w.parts else chunk
+        rows = (chunk + w.depth - 1) // w.depth * w.depth if w.parts else chunk
         finite &= pack_chunk(w, group, block, first, chunk, packed, staging)
         packed += w.taps * rows * block[2] * w.size
         first += chunk
