@@ -52,13 +52,14 @@ def _apart(choice: Choice, height: int, width: int) -> float:
 def _cost(choice: Choice, positions: int) -> float:
     """Return the time of a unit, in vectors or in tiles whose products do not wait for sums."""
     steps = -(-positions // _step(choice))
-    if not choice.amx:
+    if not (choice.amx and steps):
         return steps
     across = 1 if _alone(choice) else 2
     down = 4 // across if choice.parts == 1 else 2
-    together, left = divmod(steps, down)
-    cycles = together * max(down * across, AMX_LATENCY)
-    return (cycles + (max(left * across, AMX_LATENCY) if left else 0)) / across
+    count = -(-steps // down)
+    low, higher = divmod(steps, count)
+    cycles = (count - higher) * max(low * across, AMX_LATENCY)
+    return (cycles + higher * max((low + 1) * across, AMX_LATENCY)) / across
 
 
 def _alone(choice: Choice) -> bool:

@@ -15,6 +15,8 @@ static void amx_begin(int rows, int depth) {
         config.row_bytes[t] = t == 4 || t == 5 ? 2 * depth : 64;
         config.rows[t] = t < 6 ? rows : depth / 2;
     }
+    /* Some compilers' intrinsic says that it reads one pointer of it, and stores may be left out. */
+    __asm__ volatile("" ::"m"(config));
     _tile_loadconfig(&config);
 }
 

@@ -194,7 +194,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef Py_ssize_t beside = 0
     cdef Py_ssize_t channels
     cdef int buffer = 0
-    cdef Py_ssize_t tiles
+    cdef Py_ssize_t tiles, pieces
     cdef Py_ssize_t steps = max(1, (residue[4] - residue[3]) * (kc // depth))
     cdef bint between = (work.b.windowed and steps <= SHORT_SUM
                          and (work.b.parts > 1 or not first_channels))
@@ -217,7 +217,10 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
             unit_source = source + jd * step[0] + jh * step[1]
             trim_taps(work, task, residue, jd, jh, below, &low, &high)
             while j < stop:
-                height = (min(limit, stop - j) + AMX_ROWS - 1) // AMX_ROWS
+                # Even ones: a low tile waits for its own sums.
+                height = (stop - j + AMX_ROWS - 1) // AMX_ROWS
+                pieces = (height * AMX_ROWS + limit - 1) // limit
+                height = (height + pieces - 1) // pieces
                 at = j if work.b.windowed else min(j, end - height * AMX_ROWS)
                 for i in range(block_begin, block_end):
                     block = work.block + 4 * i
@@ -250,12 +253,12 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         place = base + block[0] * work.diff_src.stride[1]
                         place += jd * out_step[0] + jh * out_step[1]
                         if strip < rows:
-                            keep_results(work, count, j, min(limit, end - j), channels,
+                            keep_results(work, count, j, min(height * AMX_ROWS, end - j), channels,
                                          target + (j - at) * c_step, place, out_step, m)
                         else:
                             let_wait(m, target, place + j * out_step[2], out_step[1], below, channels)
                         buffer = 1 - buffer
-                j += limit
+                j += height * AMX_ROWS
         if columns:
             amx_begin(AMX_ROWS, depth)
     store_waiting(m, m.rows)
