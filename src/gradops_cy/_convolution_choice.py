@@ -71,7 +71,7 @@ class Choice:
     assumed: int
     tiles: Tiles
     kernel: int
-    abreast: int  # groups that are taken for one, each in half of an AMX tile's depth; or 1
+    abreast: int  # groups that are taken for one, each with AMX tiles of its own; or 1
     parts: int  # of bfloat16, that AMX tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
     direct: bool  # diff_src is written without scratch
@@ -108,6 +108,13 @@ class Choice:
     def amx(self) -> bool:
         """Whether AMX tiles multiply."""
         return self.parts > 0
+
+    @property
+    def depth(self) -> int:
+        """Products of an AMX tile: half as many where a group has no more."""
+        half = AMX_K // 2
+        few = self.problem.output_channels // self.abreast <= half
+        return half if self.kernel == AMX and self.parts == 1 and few else AMX_K
 
     @property
     def exact_halo(self) -> bool:
@@ -268,7 +275,7 @@ def _reads_tiles(problem: ConvProblem, work: Taps) -> bool:
     """Whether AMX tiles can be loaded from diff_dst: whole ones, and no tap outside."""
     outputs, counts = problem.output_channels, _convolution_taps.counts(problem)
     fewest = problem.diff_src[2] // _convolution_taps.out_steps(problem)[2]
-    if outputs % AMX_K or not len(work.taps) or fewest < AMX_ROWS or counts[2] > BLOCK_WIDTH:
+    if outputs % (AMX_K // 2 if outputs < AMX_K else AMX_K) or not len(work.taps) or fewest < AMX_ROWS or counts[2] > BLOCK_WIDTH:
         return False
     # diff_dst comes from memory each time, a window from the second-level cache.
     panels = len(work.taps) * outputs * up(problem.input_channels, AMX_COLUMNS) * 2

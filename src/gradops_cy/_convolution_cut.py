@@ -192,7 +192,7 @@ class Cut:
         if choice.kernel == COLUMNS:
             return self.result_positions
         if choice.tiled and self.direct:
-            return 2 * AMX_COLUMNS
+            return min(2, -(-choice.problem.input_channels // AMX_COLUMNS)) * AMX_COLUMNS
         if choice.kernel == PAIRS:
             return odd(self.result_positions, AMX_ROWS)
         if choice.over_groups:
@@ -264,7 +264,7 @@ class Cut:
         }
         if self.packs_in_tasks:
             lanes = {ROWS: choice.lanes, AMX: AMX_COLUMNS}[choice.panel_kernel]
-            rows = up(self.chunk, AMX_K) if choice.amx else self.chunk
+            rows = up(self.chunk, choice.depth) if choice.amx else self.chunk
             taps = 1 if choice.kernel == SCATTER else len(choice.taps)
             sizes["panel_bytes"] = taps * rows * self.widest * lanes * choice.factor_size
             sizes["packing_bytes"] = KERNELS.pack_staging(taps, choice.parts)
@@ -338,7 +338,7 @@ def _amx_need(cut: Cut) -> _Need:
         # A vector is read beyond the last of them.
         entries = (prod(axis.window for axis in cut.sources) * channels + 1) // 2 + choice.lanes
     return _Need(
-        window=(_window(cut) + beyond) * up(cut.chunk, AMX_K) if choice.windowed else 0,
+        window=(_window(cut) + beyond) * up(cut.chunk, choice.depth) if choice.windowed else 0,
         # Direct, one tile is stored while the next is computed.
         results=(2 * 4 * AMX_ROWS // cut.nv if cut.direct else cut.result_positions) * pitch,
         pointers=max(choice.work.most, 3 * runs),

@@ -169,6 +169,7 @@ class Plan:
             "class_splits": cut.class_splits,
             "group_panel": cut.group_panel,
             "nv": cut.nv,
+            "depth": choice.depth,
             "planes": cut.planes or 1,
             "shares_product": int(cut.shares_product),
             "strip": cut.strip if scatter else 0,
@@ -279,7 +280,7 @@ class Plan:
         vectors = cut.widest if choice.panel_kernel == ROWS else cut.nv
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
         if choice.amx:
-            tile = f"{4 // cut.nv * AMX_ROWS} x {cut.nv * AMX_COLUMNS} x {AMX_K // choice.abreast}"
+            tile = f"{4 // cut.nv * AMX_ROWS} x {cut.nv * AMX_COLUMNS} x {choice.depth}"
             if choice.parts > 1:
                 tile += f" of {choice.parts} parts"
         splits = f"{len(choice.residues)} residue classes, {cut.channel_splits} channel ranges"

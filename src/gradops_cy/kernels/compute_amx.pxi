@@ -166,7 +166,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     whole tiles come last, in tiles of positions one below the other.
     """
     cdef Py_ssize_t kc = depth_of(work, chunk)
-    cdef int depth = AMX_K // work.b.abreast
+    cdef int depth = <int> work.b.depth
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
     cdef bint first_channels = channels_first(work)

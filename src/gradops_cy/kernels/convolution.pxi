@@ -117,7 +117,7 @@ cdef struct Blocking:
     int interleave
     int parts           # of bf16, that AMX tiles multiply: more than one for f16 and f32, or 0
     int broadcast       # GROUPED: a vector of lanes is of one group
-    int abreast         # AMX: groups that are one, each in half of a tile's depth; or 1
+    int abreast         # AMX: groups that are taken for one; or 1
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
     int joins           # axes that stand in the rows of the last one
     Py_ssize_t batch
@@ -132,6 +132,7 @@ cdef struct Blocking:
     Py_ssize_t class_splits
     Py_ssize_t group_panel
     Py_ssize_t nv
+    Py_ssize_t depth            # products of an AMX tile
     Py_ssize_t planes           # of the window: AMX, where rows run into each other
     int shares_product          # SCATTER: there is one product, whose columns threads share
     Py_ssize_t strip            # SCATTER: positions multiplied at a time
@@ -449,7 +450,7 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held
     if work.b.kernel == DEPTHWISE or work.b.kernel == GROUPED:
         return run_lanes(work, &task, scratch)
     if work.b.parts:
-        amx_begin(AMX_ROWS, AMX_K // work.b.abreast)
+        amx_begin(AMX_ROWS, <int> work.b.depth)
     for group in range(task.group, task.group_end):
         if work.b.kernel == SCATTER:
             unfit |= run_scatter(work, &task, group, scratch)
@@ -524,7 +525,7 @@ cdef class Program:
         w.groups = blocking.groups * blocking.abreast
         w.channels = blocking.output_channels // blocking.abreast
         w.chunk = min(blocking.chunk, w.channels)
-        w.depth = AMX_K // blocking.abreast
+        w.depth = blocking.depth
         w.blocks = panel_blocks.shape[0]
         w.block = &panel_blocks[0, 0]
         w.inputs = panel_blocks[w.blocks - 1, 0] + panel_blocks[w.blocks - 1, 1]

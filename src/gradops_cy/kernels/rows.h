@@ -101,6 +101,10 @@ INLINE ptrdiff_t store_whole_bf16(const float *src, char *dst, ptrdiff_t n) {
     static void store_rows_##suffix(const real *src, ptrdiff_t src_pitch, char *dst,               \
                                     ptrdiff_t dst_pitch, ptrdiff_t rows, ptrdiff_t n,              \
                                     int accumulate) {                                              \
+        if (src_pitch == n && dst_pitch == n * size) { /* one row after the other */               \
+            n *= rows;                                                                             \
+            rows = 1;                                                                              \
+        }                                                                                          \
         for (ptrdiff_t i = 0; i < rows; i++)                                                       \
             store_row_##suffix(src + i * src_pitch, 1, dst + i * dst_pitch, size, n, accumulate);  \
     }

@@ -133,7 +133,7 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
 cdef inline Py_ssize_t window_pitch(const Work *work, Py_ssize_t chunk) noexcept nogil:
     """Return the elements of a window entry (not for COLUMNS)."""
     if work.b.parts:
-        return (chunk + AMX_K - 1) // AMX_K * AMX_K
+        return (chunk + work.b.depth - 1) // work.b.depth * work.b.depth
     return chunk
 
 
