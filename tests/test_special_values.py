@@ -43,6 +43,7 @@ KERNELS = [
     layer("8-3-6-3-2-1", groups=3),
     layer("16-3-6-3-1-1", groups=2),
     layer("16-16-6-3-1-1", groups=4),
+    layer("20-8-6-3-1-1"),
 ]
 every_kernel = pytest.mark.parametrize("case", KERNELS, ids=str)
 every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])

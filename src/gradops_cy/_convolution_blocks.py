@@ -120,7 +120,7 @@ def _channel_blocks(choice: Choice, nv: int) -> tuple[list[ChannelBlock], int]:
     count = -(-units // limit)
     edges = [units * i // count for i in range(count + 1)]
     outputs = problem.output_channels
-    reduction = taps * (up(outputs, choice.depth) // choice.abreast if choice.amx else outputs)
+    reduction = taps * (up(outputs, choice.unit) // choice.abreast if choice.amx else outputs)
     blocks = [
         ChannelBlock(a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction)
         for a, b in pairwise(edges)

@@ -72,6 +72,7 @@ class Choice:
     tiles: Tiles
     kernel: int
     abreast: int  # groups that are taken for one, each with AMX tiles of its own; or 1
+    beside: int  # taps of a row that are one AMX tile deep; or 1
     parts: int  # of bfloat16, that AMX tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
     direct: bool  # diff_src is written without scratch
@@ -112,9 +113,16 @@ class Choice:
     @property
     def depth(self) -> int:
         """Products of an AMX tile: half as many where a group has no more."""
-        half = AMX_K // 2
-        few = self.problem.output_channels // self.abreast <= half
+        half, outputs = AMX_K // 2, self.problem.output_channels
+        if self.beside > 1:
+            return self.beside * outputs
+        few = outputs // self.abreast <= half
         return half if self.kernel == AMX and self.parts == 1 and few else AMX_K
+
+    @property
+    def unit(self) -> int:
+        """Channels that an entry of an AMX window has a multiple of."""
+        return self.depth // self.beside
 
     @property
     def exact_halo(self) -> bool:
@@ -197,6 +205,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     abreast = _groups_abreast(given, parts) if kernel == AMX and problem is given else 1
     if abreast > 1:
         problem = replace(given, groups=given.groups // abreast)
+    beside = _taps_beside(given, parts) if kernel == AMX and problem is given else 1
     zero_first = _convolution_taps.zero_first(problem)
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
     plain = problem.dtype in (0, 3)
@@ -217,7 +226,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0
         unfolded = problem is not given and abreast == 1
-        reads = layout.diff_dst_channels_last and not unfolded and parts == 1
+        reads = layout.diff_dst_channels_last and not unfolded and parts == beside == 1
         windowed = not (reads and _reads_tiles(problem, work))
     if kernel == PAIRS:
         direct = _whole_rows(problem, layout) and len(work.taps) > 0
@@ -229,6 +238,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         tiles,
         kernel,
         abreast=abreast,
+        beside=beside,
         parts=parts if kernel in (AMX, PAIRS, SCATTER) else 0,
         windowed=windowed,
         direct=direct,
@@ -266,6 +276,17 @@ def _groups_abreast(problem: ConvProblem, parts: int) -> int:
     return 2 if parts == 1 and fits and problem.groups % 2 == 0 else 1
 
 
+def _taps_beside(problem: ConvProblem, parts: int) -> int:
+    """Return how many taps make one of an AMX tile's depth: those of a row, or 1.
+
+    Where entries of the window that follow each other are no deeper than a tile.
+    """
+    outputs, width = problem.output_channels, problem.kernel[2]
+    follow = problem.strides[2] == problem.dilations[2] == 1
+    fits = outputs % 2 == 0 and width * outputs <= AMX_K
+    return width if parts == 1 and follow and fits else 1
+
+
 def _whole_rows(problem: ConvProblem, layout: Layout) -> bool:
     """Whether a vector of neighbouring positions is a vector of diff_src."""
     return layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
@@ -275,7 +296,8 @@ def _reads_tiles(problem: ConvProblem, work: Taps) -> bool:
     """Whether AMX tiles can be loaded from diff_dst: whole ones, and no tap outside."""
     outputs, counts = problem.output_channels, _convolution_taps.counts(problem)
     fewest = problem.diff_src[2] // _convolution_taps.out_steps(problem)[2]
-    if outputs % (AMX_K // 2 if outputs < AMX_K else AMX_K) or not len(work.taps) or fewest < AMX_ROWS or counts[2] > BLOCK_WIDTH:
+    depth = AMX_K // 2 if outputs < AMX_K else AMX_K
+    if outputs % depth or not len(work.taps) or fewest < AMX_ROWS or counts[2] > BLOCK_WIDTH:
         return False
     # diff_dst comes from memory each time, a window from the second-level cache.
     panels = len(work.taps) * outputs * up(problem.input_channels, AMX_COLUMNS) * 2
@@ -329,7 +351,8 @@ def choose_kernel(
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
     if parts:
-        whole = inputs / up(inputs, AMX_COLUMNS) * outputs / up(outputs, AMX_K)
+        deep = outputs * _taps_beside(problem, parts)
+        whole = inputs / up(inputs, AMX_COLUMNS) * deep / up(deep, AMX_K)
         scores[AMX] = rate * whole * (1 if last else move)
         if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
             scores[AMX] *= 0.7

@@ -153,6 +153,8 @@ class Cut:
     def merge(self) -> int:
         """How many taps along the last axis are one run of memory in the window."""
         choice = self.choice
+        if choice.amx:
+            return choice.beside
         mergeable = choice.kernel == ROWS and choice.windowed and not choice.exact_halo
         if not mergeable or self.chunk < choice.problem.output_channels:
             return 1
@@ -192,7 +194,8 @@ class Cut:
         if choice.kernel == COLUMNS:
             return self.result_positions
         if choice.tiled and self.direct:
-            return min(2, -(-choice.problem.input_channels // AMX_COLUMNS)) * AMX_COLUMNS
+            alone = choice.kernel == AMX and choice.problem.input_channels <= AMX_COLUMNS
+            return AMX_COLUMNS if alone else 2 * AMX_COLUMNS
         if choice.kernel == PAIRS:
             return odd(self.result_positions, AMX_ROWS)
         if choice.over_groups:
@@ -264,7 +267,7 @@ class Cut:
         }
         if self.packs_in_tasks:
             lanes = {ROWS: choice.lanes, AMX: AMX_COLUMNS}[choice.panel_kernel]
-            rows = up(self.chunk, choice.depth) if choice.amx else self.chunk
+            rows = up(self.chunk, choice.unit) if choice.amx else self.chunk
             taps = 1 if choice.kernel == SCATTER else len(choice.taps)
             sizes["panel_bytes"] = taps * rows * self.widest * lanes * choice.factor_size
             sizes["packing_bytes"] = KERNELS.pack_staging(taps, choice.parts)
@@ -338,7 +341,7 @@ def _amx_need(cut: Cut) -> _Need:
         # A vector is read beyond the last of them.
         entries = (prod(axis.window for axis in cut.sources) * channels + 1) // 2 + choice.lanes
     return _Need(
-        window=(_window(cut) + beyond) * up(cut.chunk, choice.depth) if choice.windowed else 0,
+        window=(_window(cut) + beyond) * up(cut.chunk, choice.unit) if choice.windowed else 0,
         # Direct, one tile is stored while the next is computed.
         results=(2 * 4 * AMX_ROWS // cut.nv if cut.direct else cut.result_positions) * pitch,
         pointers=max(choice.work.most, 3 * runs),

@@ -27,7 +27,6 @@ from gradops_cy._convolution_axis import table
 from gradops_cy._convolution_choice import (
     AMX,
     AMX_COLUMNS,
-    AMX_K,
     AMX_ROWS,
     GROUPED,
     KERNEL_NAMES,

@@ -9,7 +9,7 @@ cdef enum:
 
 cdef inline Py_ssize_t depth_of(const Work *work, Py_ssize_t chunk) noexcept nogil:
     """Return how many products a tap has for a channel, in whole tiles."""
-    return window_pitch(work, chunk) // work.b.abreast
+    return window_pitch(work, chunk) * work.b.merge // work.b.abreast
 
 
 cdef void begin_meanwhile(const Work *work, Meanwhile *m) noexcept nogil:

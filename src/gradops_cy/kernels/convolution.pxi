@@ -525,7 +525,7 @@ cdef class Program:
         w.groups = blocking.groups * blocking.abreast
         w.channels = blocking.output_channels // blocking.abreast
         w.chunk = min(blocking.chunk, w.channels)
-        w.depth = blocking.depth
+        w.depth = blocking.depth // blocking.merge
         w.blocks = panel_blocks.shape[0]
         w.block = &panel_blocks[0, 0]
         w.inputs = panel_blocks[w.blocks - 1, 0] + panel_blocks[w.blocks - 1, 1]
