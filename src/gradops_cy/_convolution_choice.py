@@ -345,7 +345,8 @@ def choose_kernel(
     if parts < 2:
         scores[ROWS] = inputs / up(inputs, lanes) * (1 if last else move)
         scores[COLUMNS] = passes * across * rows / (rows + 1) * (move if last else 1)
-    if parts < 2 and problem.groups > 1 and inputs <= lanes and (direct or not zero_first):
+    grouped = problem.groups > 1 or inputs == lanes
+    if parts < 2 and grouped and inputs <= lanes and (direct or not zero_first):
         few = prod(counts[1:]) <= 256 or prod(out_steps) > 1
         scores[GROUPED] = _convolution_grouped.score(problem, lanes, direct, few, move)
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:

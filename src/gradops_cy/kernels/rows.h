@@ -145,9 +145,16 @@ INLINE void load_row_raw16(const char *src, ptrdiff_t stride, ptrdiff_t n, uint1
     for (; j < n; j++) dst[j] = *(const uint16_t *)(src + j * stride);
 }
 
-/* Rows that are filled up with zeros. */
+/* Rows that are filled up with zeros. Short ones as they are: masked vectors would cross cache lines. */
 static void load_rows_raw16(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows, ptrdiff_t n,
                             uint16_t *dst, ptrdiff_t dst_pitch) {
+    if (n == dst_pitch && (n == 8 || n == 16)) {
+        for (ptrdiff_t i = 0; i < rows; i++, src += src_pitch, dst += dst_pitch) {
+            if (n == 8) memcpy(dst, src, 16);
+            else memcpy(dst, src, 32);
+        }
+        return;
+    }
     for (ptrdiff_t i = 0; i < rows; i++, src += src_pitch, dst += dst_pitch) {
 #if VECTOR_BYTES == 64
         for (ptrdiff_t j = 0; j < dst_pitch; j += 32) {
