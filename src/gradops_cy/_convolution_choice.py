@@ -56,7 +56,8 @@ class Layout(NamedTuple):
 
     diff_dst_channels_last: bool
     diff_src_channels_last: bool
-    diff_src_rows: bool  # the positions of a row lie next to each other
+    diff_dst_rows: bool  # the positions of a row lie next to each other
+    diff_src_rows: bool
     joins: int  # axes that both tensors can join to the last one
     accumulate: bool
 
@@ -222,6 +223,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         direct = kernel == ROWS and writes and problem.input_channels % tiles.lanes == 0
     if kernel == COLUMNS:
         direct = plain and _whole_rows(problem, layout) and not layout.accumulate
+        windowed = not (direct and problem.pointwise and layout.diff_dst_rows)
     if kernel == AMX:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0

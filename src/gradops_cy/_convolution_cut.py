@@ -322,7 +322,7 @@ def _columns_need(cut: Cut) -> _Need:
     # Tiles run on past the window's last entry.
     beyond = cut.nv * choice.lanes + cut.axes[2].window
     return _Need(
-        window=_window(cut) * cut.chunk + beyond,
+        window=_window(cut) * cut.chunk + beyond if choice.windowed else cut.chunk * choice.lanes,
         # Direct, the last tile of a row.
         results=tile * cut.nv * choice.lanes if cut.direct else rows * cut.result_pitch,
         pointers=choice.work.most * cut.chunk,

@@ -328,7 +328,12 @@ def layout_of(
             _joins(diff_src.shape, target, last),
         )
     return layout(
-        source[channel] == unit, target[channel] == unit, target[last] == unit, joins, accumulate
+        source[channel] == unit,
+        target[channel] == unit,
+        source[last] == unit,
+        target[last] == unit,
+        joins,
+        accumulate,
     )
 
 

@@ -53,6 +53,12 @@ class ConvProblem:
         return self._hash
 
     @cached_property
+    def pointwise(self) -> bool:
+        """Whether each position reads the one that it is."""
+        ones = max(self.kernel) == max(self.strides) == 1 and not any(self.pads_begin)
+        return ones and self.diff_src == self.diff_dst
+
+    @cached_property
     def joinable(self) -> int:
         """Axes whose positions may stand in the rows of the last one: those without a kernel.
 

@@ -172,6 +172,7 @@ class ConvolutionPlan:
         return _convolution_plan.layout(
             last or max(form.problem.diff_dst) == 1,
             last or max(form.problem.diff_src) == 1,
+            not last or form.problem.diff_dst_channels == 1,
             not last or form.problem.diff_src_channels == 1,
             form.problem.joinable,
             False,

@@ -80,6 +80,10 @@ cdef void copy_rows(const char *src, Py_ssize_t src_pitch, char *dst, Py_ssize_t
         memcpy(dst + i * dst_pitch, src + i * src_pitch, bytes)
 
 
+cdef enum:
+    AHEAD = 4       # tiles of positions
+
+
 cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                        const Py_ssize_t *residue, Py_ssize_t kc, Py_ssize_t chunk,
                        Py_ssize_t block_begin, Py_ssize_t block_end, const char *source,
@@ -87,34 +91,47 @@ cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_
                        int more) noexcept nogil:
     """Compute `length` consecutive positions; c is [channel][position], rows c_pitch bytes apart.
 
-    Direct, the last vector of a row may hold more than the row has: its tile goes through scratch.
+    Direct, the last vector of a row may hold more than the row has: its tile goes through scratch,
+    and without a window what it reads as well.
     """
-    cdef const Py_ssize_t *offset = <const Py_ssize_t *> s.pointers
+    cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
     cdef Py_ssize_t size = work.size
     cdef Py_ssize_t begin = 0
-    cdef Py_ssize_t width, i
+    cdef Py_ssize_t width, i, k, ahead
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef char *target
     cdef int nv
     while begin < length:
         nv = min(work.b.nv, (length - begin + work.lanes - 1) // work.lanes)
+        if not work.b.windowed:
+            nv = max(1, min(nv, (length - begin) // work.lanes))
         while tile_rows(nv) == 0:   # not every number of vectors makes a tile
             nv -= 1
         width = nv * work.lanes
+        # Rows of channels lie pages apart, where nobody foresees the next vectors.
+        ahead = 0 if work.b.windowed else AHEAD * width
+        if not work.b.windowed and begin + width > length:
+            ahead = 0
+            copy_rows(source + begin * size, work.diff_dst.stride[1], s.window, width * size, kc,
+                      (length - begin) * size)
+            source = s.window - begin * size
+            for k in range(kc):
+                offset[k] = k * width
         for i in range(block_begin, block_end):
             block = work.block + 4 * i
             weights = panel_of(work, group, block, first, block[1], s)
             weights += size * residue[3] * chunk * block[1]
             target = c + (block[0] - work.block[4 * task.block_begin]) * c_pitch + begin * size
             if work.b.direct and begin + width > length:
-                run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset,
+                run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset, ahead,
                             s.result, width, 0)
                 copy_rows(s.result, width * size, target, c_pitch, block[1],
                           (length - begin) * size)
             else:
-                run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset,
+                run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset, ahead,
                             target, c_pitch // size, more)
+            ahead = 0
         begin += width
 
 
@@ -126,6 +143,8 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
     cdef Py_ssize_t plane = work.axis[0].window * height.window * width.window
+    cdef const char *base = NULL
+    cdef Py_ssize_t axis
     cdef Py_ssize_t kc = (residue[4] - residue[3]) * chunk
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
     cdef Py_ssize_t unit = unit_length(work, count)
@@ -140,6 +159,11 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
         for k in range(chunk):
             offset[k] = place + k * plane
         offset += chunk
+    if not work.b.windowed:
+        base = work.diff_dst.data + task.image * work.diff_dst.stride[0]
+        base += (group * work.b.output_channels + first) * work.diff_dst.stride[1]
+        for axis in range(3):
+            base += task.start[axis] * work.diff_dst.stride[2 + axis]
     if work.b.direct:
         c = result_place(work, task, group, residue, out_step)
         c_pitch = work.diff_src.stride[1]
@@ -147,6 +171,10 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
     for jd in range(count[0]):
         for jh in range(rows):
             source = s.window + (jd * height.window + jh) * width.window * work.size
+            if not work.b.windowed:
+                source = base + jd * work.diff_dst.stride[2] + jh * work.diff_dst.stride[3]
+                for k in range(kc):     # of one tap
+                    (<Py_ssize_t *> s.pointers)[k] = k * work.diff_dst.stride[1] // work.size
             if work.b.direct:
                 target = c + jd * out_step[0] + jh * out_step[1]
                 columns_unit(work, task, group, first, residue, kc, chunk, block_begin, block_end,

@@ -41,7 +41,8 @@ cdef extern from "tile.h" nogil:
                   Py_ssize_t a_pitch, Py_ssize_t a_shift, const void *b, void *c,
                   Py_ssize_t c_shift, int accumulate) noexcept
     void run_columns(int f64, int mr, int nv, Py_ssize_t kc, const void *a, const void *b,
-                     const Py_ssize_t *offset, void *c, Py_ssize_t ldc, int accumulate) noexcept
+                     const Py_ssize_t *offset, Py_ssize_t ahead, void *c, Py_ssize_t ldc,
+                     int accumulate) noexcept
 
 cdef extern from "meanwhile.h" nogil:
     ctypedef struct Meanwhile:

@@ -64,9 +64,10 @@ INLINE void run_rows(int f64, int mr, int nv, ptrdiff_t taps, ptrdiff_t kc, cons
 }
 
 INLINE void run_columns(int f64, int mr, int nv, ptrdiff_t kc, const void *a, const void *b,
-                        const ptrdiff_t *offset, void *c, ptrdiff_t ldc, int accumulate) {
-    if (f64) columns_tiles_f64[nv][mr](kc, a, b, offset, c, ldc, accumulate);
-    else columns_tiles_f32[nv][mr](kc, a, b, offset, c, ldc, accumulate);
+                        const ptrdiff_t *offset, ptrdiff_t ahead, void *c, ptrdiff_t ldc,
+                        int accumulate) {
+    if (f64) columns_tiles_f64[nv][mr](kc, a, b, offset, ahead, c, ldc, accumulate);
+    else columns_tiles_f32[nv][mr](kc, a, b, offset, ahead, c, ldc, accumulate);
 }
 
 #endif

@@ -6,7 +6,7 @@ typedef void (*NAME(rows_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a
                               ptrdiff_t a_shift, const REAL *b, REAL *const *c, ptrdiff_t c_shift,
                               int accumulate);
 typedef void (*NAME(columns_fn))(ptrdiff_t kc, const REAL *a, const REAL *b, const ptrdiff_t *offset,
-                                 REAL *c, ptrdiff_t ldc, int accumulate);
+                                 ptrdiff_t ahead, REAL *c, ptrdiff_t ldc, int accumulate);
 
 /* acc[m][v] += row[m][k] * b[v] */
 INLINE void NAME(rows_step)(const int mr, const int nv, const REAL *const *row, ptrdiff_t k,
@@ -41,9 +41,11 @@ INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_
         UNROLL for (int v = 0; v < nv; v++) *(VEC *)(c[m] + c_shift + v * LANES) = acc[m][v];
 }
 
-/* a: packed panel [kc][mr]; b + offset[k]: nv vectors of consecutive positions; c: mr rows ldc apart. */
+/* a: packed panel [kc][mr]; b + offset[k]: nv vectors of consecutive positions, and asked for are those
+ * `ahead` elements on, unless it is 0; c: mr rows ldc apart. */
 INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const REAL *a, const REAL *b,
-                               const ptrdiff_t *offset, REAL *c, ptrdiff_t ldc, int accumulate) {
+                               const ptrdiff_t *offset, ptrdiff_t ahead, REAL *c, ptrdiff_t ldc,
+                               int accumulate) {
     VEC acc[MR_MAX][NV_MAX];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
@@ -52,6 +54,8 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
         const REAL *position = b + offset[k];
         VEC bv[NV_MAX];
         UNROLL for (int v = 0; v < nv; v++) bv[v] = *(const VEC *)(position + v * LANES);
+        if (ahead)
+            UNROLL for (int v = 0; v < nv; v++) __builtin_prefetch(position + ahead + v * LANES);
         UNROLL for (int m = 0; m < mr; m++) {
             VEC am = a[m] - (VEC){0};
             UNROLL for (int v = 0; v < nv; v++) acc[m][v] += am * bv[v];
@@ -69,9 +73,9 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
         NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, a_shift, b, c, c_shift, acc);                 \
     }                                                                                               \
     static void NAME(columns_##MR##x##NV)(ptrdiff_t kc, const REAL *a, const REAL *b,               \
-                                          const ptrdiff_t *offset, REAL *c, ptrdiff_t ldc,          \
-                                          int acc) {                                                \
-        NAME(columns_tile)(MR, NV, kc, a, b, offset, c, ldc, acc);                                  \
+                                          const ptrdiff_t *offset, ptrdiff_t ahead, REAL *c,        \
+                                          ptrdiff_t ldc, int acc) {                                 \
+        NAME(columns_tile)(MR, NV, kc, a, b, offset, ahead, c, ldc, acc);                           \
     }
 #define HEIGHTS_2(X, NV) X(1, NV) X(2, NV)
 #define HEIGHTS_3(X, NV) HEIGHTS_2(X, NV) X(3, NV)
