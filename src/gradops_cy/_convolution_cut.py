@@ -325,7 +325,7 @@ def _columns_need(cut: Cut) -> _Need:
         window=_window(cut) * cut.chunk + beyond if choice.windowed else cut.chunk * choice.lanes,
         # Direct, the last tile of a row.
         results=tile * cut.nv * choice.lanes if cut.direct else rows * cut.result_pitch,
-        pointers=choice.work.most * cut.chunk,
+        pointers=(choice.work.most if choice.windowed else 2) * cut.chunk,
         channels=cut.chunk,
         sums=rows,
     )

@@ -94,10 +94,10 @@ cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_
     Direct, the last vector of a row may hold more than the row has: its tile goes through scratch,
     and without a window what it reads as well.
     """
-    cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
+    cdef const Py_ssize_t *offset = <const Py_ssize_t *> s.pointers
     cdef Py_ssize_t size = work.size
     cdef Py_ssize_t begin = 0
-    cdef Py_ssize_t width, i, k, ahead
+    cdef Py_ssize_t width, i, ahead
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef char *target
@@ -116,8 +116,7 @@ cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_
             copy_rows(source + begin * size, work.diff_dst.stride[1], s.window, width * size, kc,
                       (length - begin) * size)
             source = s.window - begin * size
-            for k in range(kc):
-                offset[k] = k * width
+            offset += kc
         for i in range(block_begin, block_end):
             block = work.block + 4 * i
             weights = panel_of(work, group, block, first, block[1], s)
@@ -143,7 +142,8 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
     cdef Py_ssize_t plane = work.axis[0].window * height.window * width.window
-    cdef const char *base = NULL
+    cdef Py_ssize_t row = width.window * work.size
+    cdef const char *base = s.window
     cdef Py_ssize_t axis
     cdef Py_ssize_t kc = (residue[4] - residue[3]) * chunk
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
@@ -152,29 +152,31 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
     cdef Py_ssize_t out_step[3]
     cdef Py_ssize_t t, k, jd, jh, place
+    cdef Tensor x = work.diff_dst
     cdef const char *source
     cdef char *target
+    if not work.b.windowed:     # a single tap
+        plane = x.stride[1] // work.size
+        base = x.data + task.image * x.stride[0]
+        base += (group * work.b.output_channels + first) * x.stride[1]
+        for axis in range(3):
+            base += task.start[axis] * x.stride[2 + axis]
+        for k in range(chunk):  # of the copied end of a row
+            offset[kc + k] = k * work.lanes
     for t in range(residue[3], residue[4]):
         place = first_entry(work, work.tap + 3 * t)
         for k in range(chunk):
             offset[k] = place + k * plane
         offset += chunk
-    if not work.b.windowed:
-        base = work.diff_dst.data + task.image * work.diff_dst.stride[0]
-        base += (group * work.b.output_channels + first) * work.diff_dst.stride[1]
-        for axis in range(3):
-            base += task.start[axis] * work.diff_dst.stride[2 + axis]
     if work.b.direct:
         c = result_place(work, task, group, residue, out_step)
         c_pitch = work.diff_src.stride[1]
         c += work.block[4 * task.block_begin] * c_pitch
     for jd in range(count[0]):
         for jh in range(rows):
-            source = s.window + (jd * height.window + jh) * width.window * work.size
+            source = base + (jd * height.window + jh) * row
             if not work.b.windowed:
-                source = base + jd * work.diff_dst.stride[2] + jh * work.diff_dst.stride[3]
-                for k in range(kc):     # of one tap
-                    (<Py_ssize_t *> s.pointers)[k] = k * work.diff_dst.stride[1] // work.size
+                source = base + jd * x.stride[2] + jh * x.stride[3]
             if work.b.direct:
                 target = c + jd * out_step[0] + jh * out_step[1]
                 columns_unit(work, task, group, first, residue, kc, chunk, block_begin, block_end,
