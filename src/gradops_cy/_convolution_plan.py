@@ -278,7 +278,9 @@ class Plan:
         choice, cut = self.choice, self.cut
         vectors = cut.widest if choice.panel_kernel == ROWS else cut.nv
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
-        if choice.amx:
+        if choice.over_groups:
+            tile = f"vectors of {choice.lanes} channels"
+        elif choice.amx:
             tile = f"{4 // cut.nv * AMX_ROWS} x {cut.nv * AMX_COLUMNS} x {choice.depth}"
             if choice.parts > 1:
                 tile += f" of {choice.parts} parts"
