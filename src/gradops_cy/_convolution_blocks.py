@@ -107,7 +107,7 @@ def _channel_blocks(choice: Choice, nv: int) -> tuple[list[ChannelBlock], int]:
     inputs, taps = problem.input_channels, len(choice.taps)
     if choice.kernel == SCATTER:
         inputs, taps = _convolution_scatter.columns(problem), 1
-    if choice.over_groups and not choice.broadcasts:
+    if choice.panels_over_groups:
         # The last row of lanes may be read a vector too far.
         row = up(problem.diff_src_channels, choice.lanes) + choice.lanes
         return [ChannelBlock(0, inputs, 0, 0)], row

@@ -74,6 +74,7 @@ class Choice:
     kernel: int
     abreast: int  # groups that are taken for one, each with AMX tiles of its own; or 1
     beside: int  # taps of a row that are one AMX tile deep; or 1
+    unfolds: bool  # the window holds all taps side by side
     parts: int  # of bfloat16, that AMX tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
     direct: bool  # diff_src is written without scratch
@@ -113,12 +114,12 @@ class Choice:
 
     @property
     def depth(self) -> int:
-        """Products of an AMX tile: half as many where a group has no more."""
-        half, outputs = AMX_K // 2, self.problem.output_channels
+        """Products of an AMX tile."""
+        outputs = self.problem.output_channels
         if self.beside > 1:
             return self.beside * outputs
-        few = outputs // self.abreast <= half
-        return half if self.kernel == AMX and self.parts == 1 and few else AMX_K
+        plain = self.kernel == AMX and self.parts == 1
+        return _tile_depth(outputs // self.abreast) if plain else AMX_K
 
     @property
     def unit(self) -> int:
@@ -141,24 +142,24 @@ class Choice:
         return _convolution_taps.out_steps(self.problem)
 
     @property
-    def unfolds(self) -> bool:
-        """Whether the window holds taps side by side."""
-        return self.given is not self.problem and self.abreast == 1
-
-    @property
     def source_channels(self) -> int:
         """Channels of diff_dst in a group."""
         return (self.given if self.unfolds else self.problem).output_channels
 
     @property
     def over_groups(self) -> bool:
-        """Whether the lanes of a vector are channels of several groups."""
+        """Whether vectors go through the channels of all groups."""
         return self.kernel in (GROUPED, DEPTHWISE)
 
     @property
     def broadcasts(self) -> bool:
         """Whether a vector of GROUPED is of one group."""
         return self.kernel == GROUPED and self.problem.input_channels == self.lanes
+
+    @property
+    def panels_over_groups(self) -> bool:
+        """Whether a row of the packed weights goes through all groups."""
+        return self.over_groups and not self.broadcasts
 
     @property
     def phased(self) -> bool:
@@ -200,13 +201,15 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     """Choose the kernel and decide what it reads and writes without scratch."""
     tiles = _tiles(given.dtype == 3)
     kernel = choose_kernel(given, layout, tiles, assumed, parts)
-    problem = given
-    if kernel == UNFOLD:
+    problem, abreast, beside, unfolds = given, 1, 1, kernel == UNFOLD
+    if unfolds:
         problem, kernel = _convolution_unfold.product(given), AMX
-    abreast = _groups_abreast(given, parts) if kernel == AMX and problem is given else 1
-    if abreast > 1:
-        problem = replace(given, groups=given.groups // abreast)
-    beside = _taps_beside(given, parts) if kernel == AMX and problem is given else 1
+    elif kernel == AMX:
+        abreast = _groups_abreast(given, parts)
+        if abreast > 1:
+            problem = replace(given, groups=given.groups // abreast)
+        else:
+            beside = _taps_beside(given, parts)
     zero_first = _convolution_taps.zero_first(problem)
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
     plain = problem.dtype in (0, 3)
@@ -227,8 +230,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     if kernel == AMX:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0
-        unfolded = problem is not given and abreast == 1
-        reads = layout.diff_dst_channels_last and not unfolded and parts == beside == 1
+        reads = layout.diff_dst_channels_last and not unfolds and parts == beside == 1
         windowed = not (reads and _reads_tiles(problem, work))
     if kernel == PAIRS:
         direct = _whole_rows(problem, layout) and len(work.taps) > 0
@@ -241,6 +243,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         kernel,
         abreast=abreast,
         beside=beside,
+        unfolds=unfolds,
         parts=parts if kernel in (AMX, PAIRS, SCATTER) else 0,
         windowed=windowed,
         direct=direct,
@@ -278,6 +281,11 @@ def _groups_abreast(problem: ConvProblem, parts: int) -> int:
     return 2 if parts == 1 and fits and problem.groups % 2 == 0 else 1
 
 
+def _tile_depth(outputs: int) -> int:
+    """Return how many products an AMX tile has: half of the most where a group has no more."""
+    return AMX_K // 2 if outputs <= AMX_K // 2 else AMX_K
+
+
 def _taps_beside(problem: ConvProblem, parts: int) -> int:
     """Return how many taps make one of an AMX tile's depth: those of a row, or 1.
 
@@ -298,8 +306,8 @@ def _reads_tiles(problem: ConvProblem, work: Taps) -> bool:
     """Whether AMX tiles can be loaded from diff_dst: whole ones, and no tap outside."""
     outputs, counts = problem.output_channels, _convolution_taps.counts(problem)
     fewest = problem.diff_src[2] // _convolution_taps.out_steps(problem)[2]
-    depth = AMX_K // 2 if outputs < AMX_K else AMX_K
-    if outputs % depth or not len(work.taps) or fewest < AMX_ROWS or counts[2] > BLOCK_WIDTH:
+    whole = outputs % _tile_depth(outputs) == 0
+    if not whole or not len(work.taps) or fewest < AMX_ROWS or counts[2] > BLOCK_WIDTH:
         return False
     # diff_dst comes from memory each time, a window from the second-level cache.
     panels = len(work.taps) * outputs * up(problem.input_channels, AMX_COLUMNS) * 2

@@ -169,6 +169,7 @@ class Plan:
             "group_panel": cut.group_panel,
             "nv": cut.nv,
             "depth": choice.depth,
+            "unit": choice.unit,
             "planes": cut.planes or 1,
             "shares_product": int(cut.shares_product),
             "strip": cut.strip if scatter else 0,
@@ -207,7 +208,7 @@ class Plan:
         """Bytes of the packed weights."""
         choice = self.choice
         rows = choice.problem.groups
-        if choice.over_groups and not choice.broadcasts:
+        if choice.panels_over_groups:
             rows = len(choice.taps) * self.problem.output_channels
         return max(rows * self.cut.group_panel * choice.factor_size, 64)
 

@@ -55,8 +55,11 @@ class ConvProblem:
     @cached_property
     def pointwise(self) -> bool:
         """Whether each position reads the one that it is."""
-        ones = max(self.kernel) == max(self.strides) == 1 and not any(self.pads_begin)
-        return ones and self.diff_src == self.diff_dst
+        return all(self._pointwise_along(axis) for axis in range(3))
+
+    def _pointwise_along(self, axis: int) -> bool:
+        plain = self.kernel[axis] == self.strides[axis] == 1 and not self.pads_begin[axis]
+        return plain and self.diff_src[axis] == self.diff_dst[axis]
 
     @cached_property
     def joinable(self) -> int:
@@ -66,8 +69,7 @@ class ConvProblem:
         """
         joinable = -1
         for axis in range(2, 2 - self.rank, -1):
-            pointwise = self.kernel[axis] == self.strides[axis] == 1 and not self.pads_begin[axis]
-            if not pointwise or self.diff_src[axis] != self.diff_dst[axis]:
+            if not self._pointwise_along(axis):
                 break
             joinable += 1
         return max(0, joinable)

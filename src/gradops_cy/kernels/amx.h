@@ -90,7 +90,7 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
                      const char *b, char *c, ptrdiff_t c_pitch, int accumulate,
                      Meanwhile *m) {
     const ptrdiff_t share = m->share, lines = m->lines;
-    const ptrdiff_t tile = (kc < 32 ? kc / 2 : 16) * nv * 64;
+    const ptrdiff_t tile = MIN(kc, 32) * nv * 32;
 #define A(t, half, part) _tile_loadd(t, row + 64 * (part) + (half) * 16 * a_pitch, a_pitch)
 #define B(t, half, part) AMX_LOAD_WEIGHTS(t, b + tile * (part) + 64 * (half), nv * 64)
 #define PRODUCT(pp, pw, load_p, load_w) AMX_PRODUCT(A, B, pp, pw, load_p, load_w)
@@ -114,7 +114,7 @@ INLINE void tall_tile(const int mr, const int stream, ptrdiff_t taps, ptrdiff_t 
                       ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
                       ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
     const ptrdiff_t share = m->share, lines = m->lines;
-    const ptrdiff_t next = 16 * a_pitch, tile = kc < 32 ? kc * 32 : 1024;
+    const ptrdiff_t next = 16 * a_pitch, tile = MIN(kc, 32) * 32;
     if (accumulate) {
         _tile_loadd(0, c, c_pitch);
         if (mr > 1) _tile_loadd(1, c + 16 * c_pitch, c_pitch);

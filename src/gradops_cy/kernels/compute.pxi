@@ -13,6 +13,19 @@ cdef char *result_place(const Work *work, const Task *task, Py_ssize_t group,
     return place
 
 
+cdef const char *source_place(const Work *work, const Task *task, Py_ssize_t group,
+                              Py_ssize_t first, Py_ssize_t *step) noexcept nogil:
+    """Return where a block's first position reads channel `first`, but for taps, and the steps on."""
+    cdef Tensor x = work.diff_dst
+    cdef Py_ssize_t axis
+    cdef const char *place = x.data + task.image * x.stride[0]
+    place += (group * work.b.output_channels + first) * x.stride[1]
+    for axis in range(3):
+        step[axis] = work.axis[axis].in_step * x.stride[2 + axis]
+        place += task.start[axis] * step[axis]
+    return place
+
+
 cdef inline const char *panel_of(const Work *work, Py_ssize_t group, const Py_ssize_t *block,
                                  Py_ssize_t first, Py_ssize_t width,
                                  const Scratch *s) noexcept nogil:
@@ -109,10 +122,11 @@ cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_
         while tile_rows(nv) == 0:   # not every number of vectors makes a tile
             nv -= 1
         width = nv * work.lanes
-        # Rows of channels lie pages apart, where nobody foresees the next vectors.
-        ahead = 0 if work.b.windowed else AHEAD * width
-        if not work.b.windowed and begin + width > length:
-            ahead = 0
+        ahead = 0
+        if not work.b.windowed and begin + width <= length:
+            # Rows of channels lie pages apart, where nobody foresees the next vectors.
+            ahead = AHEAD * width
+        elif not work.b.windowed:
             copy_rows(source + begin * size, work.diff_dst.stride[1], s.window, width * size, kc,
                       (length - begin) * size)
             source = s.window - begin * size
@@ -142,25 +156,22 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
     cdef Py_ssize_t plane = work.axis[0].window * height.window * width.window
-    cdef Py_ssize_t row = width.window * work.size
     cdef const char *base = s.window
-    cdef Py_ssize_t axis
     cdef Py_ssize_t kc = (residue[4] - residue[3]) * chunk
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
     cdef Py_ssize_t unit = unit_length(work, count)
     cdef Py_ssize_t rows = unit_rows(work, count)
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
+    cdef Py_ssize_t step[3]
     cdef Py_ssize_t out_step[3]
     cdef Py_ssize_t t, k, jd, jh, place
-    cdef Tensor x = work.diff_dst
     cdef const char *source
     cdef char *target
+    step[1] = width.window * work.size
+    step[0] = height.window * step[1]
     if not work.b.windowed:     # a single tap
-        plane = x.stride[1] // work.size
-        base = x.data + task.image * x.stride[0]
-        base += (group * work.b.output_channels + first) * x.stride[1]
-        for axis in range(3):
-            base += task.start[axis] * x.stride[2 + axis]
+        plane = work.diff_dst.stride[1] // work.size
+        base = source_place(work, task, group, first, step)
         for k in range(chunk):  # of the copied end of a row
             offset[kc + k] = k * work.lanes
     for t in range(residue[3], residue[4]):
@@ -174,9 +185,7 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
         c += work.block[4 * task.block_begin] * c_pitch
     for jd in range(count[0]):
         for jh in range(rows):
-            source = base + (jd * height.window + jh) * row
-            if not work.b.windowed:
-                source = base + jd * x.stride[2] + jh * x.stride[3]
+            source = base + jd * step[0] + jh * step[1]
             if work.b.direct:
                 target = c + jd * out_step[0] + jh * out_step[1]
                 columns_unit(work, task, group, first, residue, kc, chunk, block_begin, block_end,

@@ -68,11 +68,7 @@ cdef const char *point_tiles(const Work *work, const Task *task, Py_ssize_t grou
         step[1] = step[2] * work.axis[2].window
         step[0] = step[1] * work.axis[1].window
         return source
-    source = work.diff_dst.data + task.image * work.diff_dst.stride[0]
-    source += (group * work.b.output_channels + first) * work.diff_dst.stride[1]
-    for axis in range(3):
-        step[axis] = work.axis[axis].in_step * work.diff_dst.stride[2 + axis]
-        source += task.start[axis] * step[axis]
+    source = source_place(work, task, group, first, step)
     for t in range(residue[3], residue[4]):
         tap = work.tap + 3 * t
         offset[t - residue[3]] = 0

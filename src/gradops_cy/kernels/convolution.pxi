@@ -134,6 +134,7 @@ cdef struct Blocking:
     Py_ssize_t group_panel
     Py_ssize_t nv
     Py_ssize_t depth            # products of an AMX tile
+    Py_ssize_t unit             # what channels in its window are padded to a multiple of
     Py_ssize_t planes           # of the window: AMX, where rows run into each other
     int shares_product          # SCATTER: there is one product, whose columns threads share
     Py_ssize_t strip            # SCATTER: positions multiplied at a time
@@ -526,7 +527,7 @@ cdef class Program:
         w.groups = blocking.groups * blocking.abreast
         w.channels = blocking.output_channels // blocking.abreast
         w.chunk = min(blocking.chunk, w.channels)
-        w.depth = blocking.depth // blocking.merge
+        w.depth = blocking.unit
         w.blocks = panel_blocks.shape[0]
         w.block = &panel_blocks[0, 0]
         w.inputs = panel_blocks[w.blocks - 1, 0] + panel_blocks[w.blocks - 1, 1]

@@ -126,34 +126,40 @@ cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const S
     return ring
 
 
+cdef void spread_entries(const Work *work, const Spread *s, int dtype, const char *src,
+                         Py_ssize_t channel_stride, Py_ssize_t step, Py_ssize_t entries,
+                         char *dst) noexcept nogil:
+    """Spread entries that lie `step` bytes apart, or keep their channels to be broadcast."""
+    cdef Py_ssize_t k = 0
+    if not work.b.broadcast:
+        spread(dtype, s, src, step, entries, dst)
+        return
+    while k < s.depth:
+        load_rows(dtype, src + (s.start[0] + k) * channel_stride, step, entries,
+                  min(work.lanes, s.depth - k), dst, work.lanes)
+        dst += s.pitch
+        k += work.lanes
+
+
 cdef char *spread_slot(const Work *work, const Spread *s, int dtype, const Tensor *x, Py_ssize_t yd,
                        Py_ssize_t yh, const Py_ssize_t *tap, Ring *ring) noexcept nogil:
     """Return the spread row of a source row, which is spread first unless the ring holds it."""
     cdef const Axis *height = &work.axis[1]
     cdef Py_ssize_t slot = slot_of(work.b.ring_d, yd, tap[0]) * ring_slots(height, work.b.ring_h)
     cdef const char *src
-    cdef const char *first
     cdef char *row
-    cdef char *dst
-    cdef Py_ssize_t r, step, entries, v, k
+    cdef Py_ssize_t r, step
     slot += slot_of(work.b.ring_h, yh, tap[1])
     row = ring.rows + slot * ring.row_bytes
     if ring.held[slot] != yd * height.source + yh:
         ring.held[slot] = yd * height.source + yh
         src = x.data + yd * x.stride[2] + yh * x.stride[3]
         for r in range(work.axis[2].runs):
-            step = work.axis[2].run[4 * r + 3] * x.stride[4]
-            first = src + ring.run[3 * r + 1] * x.stride[4]
-            dst = row + ring.run[3 * r] * VECTOR_BYTES
-            entries = ring.run[3 * r + 2]
-            if entries > 0 and work.b.broadcast:
-                for v in range((s.depth + work.lanes - 1) // work.lanes):
-                    k = v * work.lanes
-                    load_rows(dtype, first + (s.start[0] + k) * x.stride[1], step, entries,
-                              min(work.lanes, s.depth - k), dst, work.lanes)
-                    dst += s.pitch
-            elif entries > 0:
-                spread(dtype, s, first, step, entries, dst)
+            step = work.axis[2].run[4 * r + 3]
+            if ring.run[3 * r + 2] > 0:
+                spread_entries(work, s, dtype, src + ring.run[3 * r + 1] * x.stride[4], x.stride[1],
+                               step * x.stride[4], ring.run[3 * r + 2],
+                               row + ring.run[3 * r] * VECTOR_BYTES)
     return row
 
 
@@ -209,7 +215,7 @@ cdef int compute_grouped(const Work *work, const Task *task, int dtype, const Te
                          const Tensor *y, Py_ssize_t readable, const Scratch *scratch) noexcept nogil:
     """Compute a task, a vector of lanes at a time (see compute_lanes)."""
     cdef Py_ssize_t total = (task.group_end - task.group) * work.b.input_channels
-    cdef Py_ssize_t first, v, lanes, group
+    cdef Py_ssize_t first, v, lanes
     cdef const char *weights
     cdef int fine = 1
     cdef Spread s
@@ -222,18 +228,14 @@ cdef int compute_grouped(const Work *work, const Task *task, int dtype, const Te
     for v in range((total + work.lanes - 1) // work.lanes):
         first = v * work.lanes
         lanes = min(work.lanes, total - first)
-        group = task.group + first // work.b.input_channels
-        if work.packing != NULL:
-            fine &= pack_chunk(work.packing, group, work.packing.block, 0, s.depth, scratch.panel,
-                               scratch.packing)
-            weights = scratch.panel
-        elif work.b.broadcast:
-            weights = work.weights + work.size * group * work.b.group_panel
-        else:
-            weights = work.weights + work.size * (task.group * work.b.input_channels + first)
-        if work.b.broadcast:
+        if work.b.broadcast:    # vector v is of group v
             s.start[0] = v * s.depth
+            if work.packing != NULL:
+                fine &= pack_chunk(work.packing, task.group + v, work.packing.block, 0, s.depth,
+                                   scratch.panel, scratch.packing)
+            weights = panel_of(work, task.group + v, work.block, 0, work.lanes, scratch)
         else:
             plan_spread(work.f64, &s, work.b.input_channels, first, lanes)
+            weights = work.weights + work.size * (task.group * work.b.input_channels + first)
         compute_vector(work, task, dtype, x, y, first, lanes, weights, &s, &ring)
     return 1 - fine

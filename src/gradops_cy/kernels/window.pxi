@@ -132,9 +132,8 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
 
 cdef inline Py_ssize_t window_pitch(const Work *work, Py_ssize_t chunk) noexcept nogil:
     """Return the elements of a window entry (not for COLUMNS)."""
-    cdef Py_ssize_t unit = work.b.depth // work.b.merge
     if work.b.parts:
-        return (chunk + unit - 1) // unit * unit
+        return (chunk + work.b.unit - 1) // work.b.unit * work.b.unit
     return chunk
 
 
