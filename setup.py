@@ -21,7 +21,8 @@ X86_TIERS = {
     "v3": ["-march=x86-64-v3"],
     "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }
-X86_TIERS["amx"] = [*X86_TIERS["v4"], "-mavx512bf16", "-mamx-tile", "-mamx-bf16"]
+X86_TIERS["v4bf16"] = [*X86_TIERS["v4"], "-mavx512bf16"]
+X86_TIERS["amx"] = [*X86_TIERS["v4bf16"], "-mamx-tile", "-mamx-bf16"]
 TIERS = X86_TIERS if platform.machine().lower() in ("x86_64", "amd64") else {"generic": []}
 
 # Never -ffast-math: it breaks NaN and Inf, and older GCC then flushes subnormals process-wide.

@@ -59,7 +59,7 @@ def test_convolution_keeps_every_value(data_format, groups, dtype):
 
 
 def flushed(x):
-    """Return bfloat16 values as the amx tier may multiply them: subnormal ones as zeros."""
+    """Return bfloat16 values as products of pairs may take them: subnormal ones as zeros."""
     subnormal = x.view(np.uint16) & 0x7F80 == 0
     return np.where(subnormal, DTYPES["bf16"].type(0), x)
 
@@ -90,7 +90,7 @@ def test_identity_matrices_keep_every_finite_value(transposed, channels, data_fo
             result = result.T
         expected = rows if matrix is one else matrix.T
         result, expected = result.ravel(), np.ascontiguousarray(expected).ravel()
-        if dtype == "bf16" and _isa.TIER == "amx":
+        if dtype == "bf16" and _isa.MULTIPLIES_BF16:
             same_values(flushed(result), flushed(expected))
         else:
             same_values(result, expected)

@@ -8,7 +8,7 @@ import pytest
 
 from gradops_cy import _isa
 
-TIERS = ("v2", "v3", "v4", "amx", "generic")
+TIERS = ("v2", "v3", "v4", "v4bf16", "amx", "generic")
 
 BATTERY = """
 import sys

@@ -1,4 +1,4 @@
-"""Channels first in bfloat16: rows of diff_dst two by two for AMX, forced, and cut in every way."""
+"""Channels first in bfloat16: rows of diff_dst two by two, forced, and cut in every way."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tests import forced
 from tests.cases import conv_cases, layer, sequence
 from tests.test_convolution_plans import plan_of
 
-pytestmark = pytest.mark.skipif(_isa.TIER != "amx", reason="AMX alone reads pairs")
+pytestmark = pytest.mark.skipif(not _isa.MULTIPLIES_BF16, reason="no products of pairs")
 
 CASES = {
     "image": layer("33-47-20-3-1-1"),

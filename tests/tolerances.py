@@ -30,8 +30,8 @@ def assert_close(result, exact, magnitude, *, terms=1):
       larger by √n/4.
     - A result that is subnormal is rounded to a multiple of the smallest subnormal.
 
-    The amx tier may flush subnormal factors and products of bfloat16 to zero, which is outside
-    of this bound: tests with such data state what they allow there.
+    The tiers v4bf16 and amx may flush subnormal factors and products of bfloat16 to zero, which is
+    outside of this bound: tests with such data state what they allow there.
     """
     info = ml_dtypes.finfo(result.dtype)
     accumulator = float(np.finfo(np.float64 if result.dtype == np.float64 else np.float32).eps)

@@ -10,13 +10,13 @@ from math import gcd, prod
 
 from gradops_cy import _convolution_columns, _convolution_scatter
 from gradops_cy._convolution_choice import (
-    AMX,
-    AMX_COLUMNS,
-    AMX_K,
-    AMX_ROWS,
     BLOCK_WIDTH,
     COLUMNS,
     DEPTHWISE,
+    DOT,
+    DOT_COLUMNS,
+    DOT_K,
+    DOT_ROWS,
     GROUPED,
     ROWS,
     SCATTER,
@@ -49,7 +49,7 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     nv = choice.tiles.rows_nv
     if choice.kernel == COLUMNS:
         nv = _convolution_columns.tile_vectors(choice, flatten, width)
-    if choice.amx:
+    if choice.dot:
         nv = _convolution_columns.tiles_across(choice, flatten, width)
     blocks, group_panel = _channel_blocks(choice, nv)
     chunk, groups = _panel_chunk(choice), _task_groups(choice)
@@ -64,7 +64,7 @@ def cut(choice: Choice, num_threads: int) -> Cut:
 
 def _workspace(choice: Choice) -> int:
     """Return the bytes for a task: processors with AMX have at least 2 MiB of that cache."""
-    return WORKSPACE * 3 // 2 if choice.amx else WORKSPACE
+    return WORKSPACE * 3 // 2 if choice.dot and choice.tiles.amx else WORKSPACE
 
 
 def _panel_chunk(choice: Choice) -> int:
@@ -74,20 +74,20 @@ def _panel_chunk(choice: Choice) -> int:
     Of the problem and the kernel alone: where a sum is cut decides its last bits.
     """
     outputs, inputs = choice.problem.output_channels, choice.problem.input_channels
-    if not choice.windowed and choice.kernel == AMX:
+    if not choice.windowed and choice.kernel == DOT:
         return outputs
     if choice.kernel == ROWS:
         unit = choice.lanes * choice.size
         widest = choice.tiles.rows_nv * unit
     elif choice.tiled:
-        unit = AMX_COLUMNS * choice.factor_size
+        unit = DOT_COLUMNS * choice.factor_size
         widest = 2 * unit
     else:
         return outputs
     channel = len(choice.taps) * min(widest, up(inputs * choice.size, unit))
     if outputs * channel <= 2 * PANEL:
         return outputs
-    return min(outputs, max(64, PANEL // channel // AMX_K * AMX_K))
+    return min(outputs, max(64, PANEL // channel // DOT_K * DOT_K))
 
 
 def _task_groups(choice: Choice) -> int:
@@ -114,13 +114,13 @@ def _channel_blocks(choice: Choice, nv: int) -> tuple[list[ChannelBlock], int]:
     unit, limit = {
         ROWS: (choice.lanes, 1 if choice.broadcasts else choice.tiles.rows_nv),
         COLUMNS: (1, choice.tiles.shapes[nv]),
-        AMX: (AMX_COLUMNS, nv),
+        DOT: (DOT_COLUMNS, nv),
     }[choice.panel_kernel]
     units = -(-inputs // unit)
     count = -(-units // limit)
     edges = [units * i // count for i in range(count + 1)]
     outputs = problem.output_channels
-    reduction = taps * (up(outputs, choice.unit) // choice.abreast if choice.amx else outputs)
+    reduction = taps * (up(outputs, choice.unit) // choice.abreast if choice.dot else outputs)
     blocks = [
         ChannelBlock(a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction)
         for a, b in pairwise(edges)
@@ -199,16 +199,16 @@ def _smaller(whole: Cut) -> Cut | None:
     if fewer:
         return fewer
     # Unfolded, positions share nothing of a window, and whole sums need no results in scratch.
-    if choice.unfolds and width > 4 * AMX_ROWS:
-        return whole.evened(2, up(width // 2, AMX_ROWS))
+    if choice.unfolds and width > 4 * DOT_ROWS:
+        return whole.evened(2, up(width // 2, DOT_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
-        return replace(whole, chunk=up(whole.chunk // 2, AMX_K))
+        return replace(whole, chunk=up(whole.chunk // 2, DOT_K))
     # Cutting channels reads the positions once more, cutting positions the weights.
     splittable = whole.channel_splits < len(whole.blocks)
     if splittable and _weights_bytes(whole) > 2 * whole.workspace_bytes:
         return _split_channels(whole)
     # Tiles that are loaded from diff_dst need rows that are not cut.
-    whole_rows = choice.kernel == AMX and not choice.windowed
+    whole_rows = choice.kernel == DOT and not choice.windowed
     if width > 4 * choice.lanes and not whole_rows:
         return whole.evened(2, up(width // 2, choice.lanes))
     if splittable:
@@ -245,7 +245,7 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
     limit *= 2 if choice.tiled else 4 if boxed else 1
     # Rows that two blocks copy cost bfloat16 more, for its products are fast. Without results in
     # scratch there is room for more of them in a block.
-    copied = choice.kernel == AMX and choice.parts == 1 and choice.windowed and choice.direct
+    copied = choice.kernel == DOT and choice.parts == 1 and choice.windowed and choice.direct
     fewest = max(2, 4 * (kernel[1] - 1)) if copied and kernel[0] == 1 else 2
     growing = [axis for axis in (1, 0) if block[axis] < counts[axis]]
     while growing:

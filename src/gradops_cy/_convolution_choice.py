@@ -22,12 +22,14 @@ from gradops_cy._convolution_problem import ConvProblem, Triple
 from gradops_cy._convolution_taps import AxesTaps, Taps
 from gradops_cy._rounding import up
 
-# UNFOLD is AMX on another problem.
-ROWS, COLUMNS, GROUPED, AMX, DEPTHWISE, SCATTER, PAIRS, UNFOLD = range(8)
-KERNEL_NAMES = ("rows", "columns", "grouped", "amx", "depthwise", "scatter", "pairs")
-AMX_ROWS, AMX_COLUMNS, AMX_K = 16, 16, 32
+# DOT multiplies pairs of bfloat16. UNFOLD is DOT on another problem.
+ROWS, COLUMNS, GROUPED, DOT, DEPTHWISE, SCATTER, PAIRS, UNFOLD = range(8)
+KERNEL_NAMES = ("rows", "columns", "grouped", "dot", "depthwise", "scatter", "pairs")
+DOT_ROWS, DOT_COLUMNS, DOT_K = 16, 16, 32
+# How many times as fast as float32 without AMX.
+DOT_RATE = 1.8
 # Bytes of weights that a tile of positions passes by.
-AMX_PANELS = 1 << 18
+DOT_PANELS = 1 << 18
 # What a plan takes for granted of the values; whatever breaks it takes another plan. That sums of
 # bfloat16 parts are finite, that the weights are, or nothing.
 MODERATE, FINITE, NOTHING = range(3)
@@ -43,7 +45,23 @@ class Tiles(NamedTuple):
     shapes: dict[int, int]  # rows by vectors
     lanes: int
     rows_nv: int  # the most vectors of a ROWS tile
-    has_amx: bool
+    bf16_rate: int  # bfloat16 products in the time of one of float32, at the peak; 0 for none
+
+    @property
+    def amx(self) -> bool:
+        """Whether pairs of bfloat16 are multiplied by AMX tiles."""
+        return self.bf16_rate > 2
+
+    @property
+    def products(self) -> int:
+        """Products of bfloat16 in a cycle, as measured."""
+        return 400 if self.amx else 28
+
+    def depth(self, outputs: int) -> int:
+        """Return how many products a DOT tile has: half of the most where a group has no more."""
+        if not self.amx:
+            return 2
+        return DOT_K // 2 if outputs <= DOT_K // 2 else DOT_K
 
 
 @lru_cache
@@ -72,10 +90,10 @@ class Choice:
     assumed: int
     tiles: Tiles
     kernel: int
-    abreast: int  # groups that are taken for one, each with AMX tiles of its own; or 1
-    beside: int  # taps of a row that are one AMX tile deep; or 1
+    abreast: int  # groups that are taken for one, each with DOT tiles of its own; or 1
+    beside: int  # taps of a row that are one DOT tile deep; or 1
     unfolds: bool  # the window holds all taps side by side
-    parts: int  # of bfloat16, that AMX tiles multiply; or 0
+    parts: int  # of bfloat16, that DOT tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
     direct: bool  # diff_src is written without scratch
     zero_first: bool
@@ -108,22 +126,22 @@ class Choice:
         return 2 * self.parts or self.size
 
     @property
-    def amx(self) -> bool:
-        """Whether AMX tiles multiply."""
+    def dot(self) -> bool:
+        """Whether pairs of bfloat16 are multiplied: by AMX tiles, or into the lanes of vectors."""
         return self.parts > 0
 
     @property
     def depth(self) -> int:
-        """Products of an AMX tile."""
+        """Products of a DOT tile."""
         outputs = self.problem.output_channels
         if self.beside > 1:
             return self.beside * outputs
-        plain = self.kernel == AMX and self.parts == 1
-        return _tile_depth(outputs // self.abreast) if plain else AMX_K
+        plain = self.kernel == DOT and self.parts == 1
+        return self.tiles.depth(outputs // self.abreast) if plain else DOT_K
 
     @property
     def unit(self) -> int:
-        """Channels that an entry of an AMX window has a multiple of."""
+        """Channels that an entry of a DOT window has a multiple of."""
         return self.depth // self.beside
 
     @property
@@ -169,18 +187,18 @@ class Choice:
     @property
     def has_units(self) -> bool:
         """Whether the kernel works on runs of consecutive positions."""
-        return self.kernel in (COLUMNS, AMX, PAIRS)
+        return self.kernel in (COLUMNS, DOT, PAIRS)
 
     @property
     def tiled(self) -> bool:
-        """Whether the kernel is nothing but AMX tiles."""
-        return self.kernel in (AMX, PAIRS)
+        """Whether the kernel is nothing but DOT tiles."""
+        return self.kernel in (DOT, PAIRS)
 
     @property
     def panel_kernel(self) -> int:
         """The kernel whose panels are as wide."""
-        if self.amx:
-            return AMX
+        if self.dot:
+            return DOT
         return ROWS if self.kernel == SCATTER or self.broadcasts else self.kernel
 
     def axis(self, number: int, block: int) -> Axis:
@@ -203,8 +221,8 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     kernel = choose_kernel(given, layout, tiles, assumed, parts)
     problem, abreast, beside, unfolds = given, 1, 1, kernel == UNFOLD
     if unfolds:
-        problem, kernel = _convolution_unfold.product(given), AMX
-    elif kernel == AMX:
+        problem, kernel = _convolution_unfold.product(given), DOT
+    elif kernel == DOT:
         abreast = _groups_abreast(given, parts)
         if abreast > 1:
             problem = replace(given, groups=given.groups // abreast)
@@ -227,11 +245,11 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     if kernel == COLUMNS:
         direct = plain and _whole_rows(problem, layout) and not layout.accumulate
         windowed = not (direct and problem.pointwise and layout.diff_dst_rows)
-    if kernel == AMX:
+    if kernel == DOT:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0
         reads = layout.diff_dst_channels_last and not unfolds and parts == beside == 1
-        windowed = not (reads and _reads_tiles(problem, work))
+        windowed = not (reads and _reads_tiles(problem, work, tiles))
     if kernel == PAIRS:
         direct = _whole_rows(problem, layout) and len(work.taps) > 0
     return Choice(
@@ -244,7 +262,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         abreast=abreast,
         beside=beside,
         unfolds=unfolds,
-        parts=parts if kernel in (AMX, PAIRS, SCATTER) else 0,
+        parts=parts if kernel in (DOT, PAIRS, SCATTER) else 0,
         windowed=windowed,
         direct=direct,
         zero_first=zero_first,
@@ -253,20 +271,20 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     )
 
 
-def amx_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:
-    """Return how many bfloat16 parts of an element AMX may multiply; 0 where it may not.
+def dot_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:
+    """Return how many bfloat16 parts of an element DOT may multiply; 0 where it may not.
 
     Of the problem before rows are joined, so that the bits of a result do not depend on its batch.
     """
     tiles = _tiles(problem.dtype == 3)
-    if not tiles.has_amx or problem.dtype not in _convolution_split.PARTS:
+    if not tiles.bf16_rate or problem.dtype not in _convolution_split.PARTS:
         return 0
     parts = _convolution_split.PARTS[problem.dtype]
     if parts > 1:
         # What a result was added to cannot be computed again.
         again = assumed == MODERATE and not accumulate
-        tile = AMX_ROWS, AMX_COLUMNS, AMX_K
-        if not again or not _convolution_split.pays(problem, tiles.lanes, tile):
+        tile = DOT_ROWS, DOT_COLUMNS, DOT_K
+        if not tiles.amx or not again or not _convolution_split.pays(problem, tiles.lanes, tile):
             return 0
     return parts
 
@@ -276,24 +294,19 @@ def _groups_abreast(problem: ConvProblem, parts: int) -> int:
 
     Two of half a tile's depth read and write whole lines of cache, and no zeros between them.
     """
-    half = AMX_K // 2
-    fits = problem.input_channels == problem.output_channels == half == AMX_COLUMNS
+    half = DOT_K // 2
+    fits = problem.input_channels == problem.output_channels == half == DOT_COLUMNS
     return 2 if parts == 1 and fits and problem.groups % 2 == 0 else 1
 
 
-def _tile_depth(outputs: int) -> int:
-    """Return how many products an AMX tile has: half of the most where a group has no more."""
-    return AMX_K // 2 if outputs <= AMX_K // 2 else AMX_K
-
-
 def _taps_beside(problem: ConvProblem, parts: int) -> int:
-    """Return how many taps make one of an AMX tile's depth: those of a row, or 1.
+    """Return how many taps make one of a DOT tile's depth: those of a row, or 1.
 
     Where entries of the window that follow each other are no deeper than a tile.
     """
     outputs, width = problem.output_channels, problem.kernel[2]
     follow = problem.strides[2] == problem.dilations[2] == 1
-    fits = outputs % 2 == 0 and width * outputs <= AMX_K
+    fits = outputs % 2 == 0 and width * outputs <= DOT_K
     return width if parts == 1 and follow and fits else 1
 
 
@@ -302,16 +315,16 @@ def _whole_rows(problem: ConvProblem, layout: Layout) -> bool:
     return layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
 
 
-def _reads_tiles(problem: ConvProblem, work: Taps) -> bool:
-    """Whether AMX tiles can be loaded from diff_dst: whole ones, and no tap outside."""
+def _reads_tiles(problem: ConvProblem, work: Taps, tiles: Tiles) -> bool:
+    """Whether DOT tiles can be loaded from diff_dst: whole ones, and no tap outside."""
     outputs, counts = problem.output_channels, _convolution_taps.counts(problem)
     fewest = problem.diff_src[2] // _convolution_taps.out_steps(problem)[2]
-    whole = outputs % _tile_depth(outputs) == 0
-    if not whole or not len(work.taps) or fewest < AMX_ROWS or counts[2] > BLOCK_WIDTH:
+    whole = outputs % tiles.depth(outputs) == 0 and (fewest >= DOT_ROWS or not tiles.amx)
+    if not whole or not len(work.taps) or counts[2] > BLOCK_WIDTH:
         return False
     # diff_dst comes from memory each time, a window from the second-level cache.
-    panels = len(work.taps) * outputs * up(problem.input_channels, AMX_COLUMNS) * 2
-    if panels > 2 * AMX_PANELS * len(work.residues):
+    panels = len(work.taps) * outputs * up(problem.input_channels, DOT_COLUMNS) * 2
+    if panels > 2 * DOT_PANELS * len(work.residues):
         return False
     return all(
         axis.low >= 0 and axis.low + axis.span + (count - 1) * axis.in_step <= source
@@ -350,7 +363,9 @@ def choose_kernel(
     passes = 0.8 if whole_rows and problem.dtype in (0, 3) and width >= 2 * lanes else 0.7
     if passes < 0.8 and problem.transposed and problem.strides[2] > 1:
         passes *= 0.6  # its window is sorted by residues
-    rate = _convolution_split.RATES[parts] if parts else 1.0
+    rate = 1.0
+    if parts:
+        rate = _convolution_split.RATES[parts] if tiles.amx else DOT_RATE
     scores = {}
     if parts < 2:
         scores[ROWS] = inputs / up(inputs, lanes) * (1 if last else move)
@@ -363,20 +378,21 @@ def choose_kernel(
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
     if parts:
         deep = outputs * _taps_beside(problem, parts)
-        whole = inputs / up(inputs, AMX_COLUMNS) * deep / up(deep, AMX_K)
-        scores[AMX] = rate * whole * (1 if last else move)
+        grain = DOT_K if tiles.amx else 2
+        whole = inputs / up(inputs, DOT_COLUMNS) * deep / up(deep, grain)
+        scores[DOT] = rate * whole * (1 if last else move)
         if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
-            scores[AMX] *= 0.7
+            scores[DOT] *= 0.7
         if parts == 1 and prod(problem.kernel) > 1 and prod(out_steps) == 1:
-            share = _convolution_unfold.score(problem, (AMX_COLUMNS, AMX_K))
+            share = _convolution_unfold.score(problem, (DOT_COLUMNS, grain), tiles.products)
             scores[UNFOLD] = rate * share * (1 if last else move)
-            if outputs % AMX_K or not layout.diff_dst_channels_last:
+            if outputs % DOT_K or not layout.diff_dst_channels_last:
                 # A window sorted by residues, of as many entries for each position.
-                products = prod(problem.kernel) * up(inputs, AMX_COLUMNS) / 400
-                scores[AMX] *= products / (products + (prod(problem.strides) - 1) / 5)
+                products = prod(problem.kernel) * up(inputs, DOT_COLUMNS) / tiles.products
+                scores[DOT] *= products / (products + (prod(problem.strides) - 1) / 5)
         if whole_rows and not (last or layout.diff_dst_channels_last):
-            gain = _convolution_pairs.gain(problem, AMX_COLUMNS, AMX_K, parts)
-            scores[PAIRS] = scores[AMX] * gain
+            gain = _convolution_pairs.gain(problem, DOT_COLUMNS, DOT_K, parts)
+            scores[PAIRS] = scores[DOT] * gain
     best = max(scores, key=lambda kernel: scores[kernel])
     # The kernels that can leave out products with padding.
     return ROWS if assumed == NOTHING and best not in (GROUPED, SCATTER) else best

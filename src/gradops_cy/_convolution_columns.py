@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from gradops_cy._convolution_choice import AMX, AMX_COLUMNS, AMX_ROWS, PAIRS, Choice
+from gradops_cy._convolution_choice import DOT, DOT_COLUMNS, DOT_ROWS, PAIRS, Choice
 from gradops_cy._rounding import even, up
 
 # Products that AMX has under way before the sum of the first is ready for the next one.
 AMX_LATENCY = 52 / 16
+# Rows of a tile of vectors: the most, and those that keep the multiplier busy.
+VECTOR_ROWS, VECTOR_LATENCY = 12, 6
+VECTOR_POSITIONS = 4 * VECTOR_ROWS
 # Bytes of positions that a tile finds again in the first-level cache, for the most part.
 TILE_BYTES = 52 << 10
 
 
-def _step(choice: Choice) -> int:
-    return AMX_ROWS if choice.amx else choice.lanes
+def step(choice: Choice) -> int:
+    """Return the positions that units have a multiple of: vectors, or rows of AMX tiles."""
+    if choice.kernel == DOT and not choice.tiles.amx:
+        return 1
+    return DOT_ROWS if choice.dot else choice.lanes
+
+
+def tile_positions(choice: Choice, nv: int) -> int:
+    """Return how many positions meet the same weights before those of other channels follow."""
+    if choice.kernel == DOT and not choice.tiles.amx:
+        return VECTOR_POSITIONS
+    return 4 // nv * DOT_ROWS
 
 
 def flattens(choice: Choice, width: int) -> bool:
@@ -22,7 +35,7 @@ def flattens(choice: Choice, width: int) -> bool:
     height = min(choice.counts[1], 16)
     joined = (height - 1) * row_pitch(choice, width) + width
     # Rows by themselves go without the taps whose rows lie outside.
-    inside = choice.problem.inside(1) if choice.kernel == AMX else 1.0
+    inside = choice.problem.inside(1) if choice.kernel == DOT else 1.0
     saved = inside * _apart(choice, height, width) / _cost(choice, joined)
     # Rows by themselves begin with whole lines, which load faster.
     return saved > (1.1 if choice.kernel == PAIRS else 1) and choice.counts[1] > 1
@@ -31,10 +44,10 @@ def flattens(choice: Choice, width: int) -> bool:
 def row_pitch(choice: Choice, width: int) -> int:
     """Return the entries from row to row that run into each other.
 
-    AMX keeps each run of a row in a plane of its own: residues modulo a stride.
+    DOT keeps each run of a row in a plane of its own: residues modulo a stride.
     """
     axis = choice.axis(2, width)
-    return axis.runs[1] if choice.kernel == AMX else axis.window
+    return axis.runs[1] if choice.kernel == DOT else axis.window
 
 
 def _apart(choice: Choice, height: int, width: int) -> float:
@@ -42,17 +55,21 @@ def _apart(choice: Choice, height: int, width: int) -> float:
 
     AMX has tiles down the columns that are left beside whole tiles, where these are fewer.
     """
-    whole, columns = divmod(width, AMX_ROWS)
-    tiles = columns * -(-height // AMX_ROWS)
-    if choice.kernel != AMX or tiles >= height or whole % (4 // tiles_across(choice, False, width)):
+    whole, columns = divmod(width, DOT_ROWS)
+    tiles = columns * -(-height // DOT_ROWS)
+    amx = choice.kernel == DOT and choice.tiles.amx
+    if not amx or tiles >= height or whole % (4 // tiles_across(choice, False, width)):
         return _cost(choice, width) * height
-    return _cost(choice, width - columns) * height + _cost(choice, AMX_ROWS) * tiles
+    return _cost(choice, width - columns) * height + _cost(choice, DOT_ROWS) * tiles
 
 
 def _cost(choice: Choice, positions: int) -> float:
     """Return the time of a unit, in vectors or in tiles whose products do not wait for sums."""
-    steps = -(-positions // _step(choice))
-    if not (choice.amx and steps):
+    steps = -(-positions // step(choice))
+    if choice.kernel == DOT and not choice.tiles.amx:
+        # Vectors go through channels: tiles have any height, and a low one waits for its sums.
+        return max(positions, VECTOR_LATENCY * -(-positions // VECTOR_ROWS)) / DOT_ROWS
+    if not (choice.dot and choice.tiles.amx and steps):
         return steps
     across = 1 if _alone(choice) else 2
     down = 4 // across if choice.parts == 1 else 2
@@ -64,17 +81,17 @@ def _cost(choice: Choice, positions: int) -> float:
 
 def _alone(choice: Choice) -> bool:
     """Return whether a group has channels of diff_src for one tile."""
-    return choice.problem.input_channels <= choice.abreast * AMX_COLUMNS
+    return choice.problem.input_channels <= choice.abreast * DOT_COLUMNS
 
 
 def unit(choice: Choice, flatten: bool, height: int, width: int) -> int:
     """Return the positions that one unit of a block computes, whole vectors or tiles."""
     joined = (height - 1) * row_pitch(choice, width) if flatten else 0
-    return up(joined + width, _step(choice))
+    return up(joined + width, step(choice))
 
 
 def tiles_across(choice: Choice, flatten: bool, width: int) -> int:
-    """Choose how many AMX tiles of channels share those of positions: two, or one for up to four.
+    """Choose how many DOT tiles of channels share those of positions: two, or one for up to four.
 
     That halves what is loaded of the weights, and doubles the loads of positions, which gains where
     many taps find them in the first-level cache.
@@ -84,9 +101,11 @@ def tiles_across(choice: Choice, flatten: bool, width: int) -> int:
     # What the taps of a tile read: those of a row read the same, but for strides.
     in_row = -(-problem.kernel[2] // choice.out_steps[2])
     phases = min(in_row, problem.strides[2] if problem.transposed else 1)
-    entries = choice.work.most // in_row * (4 * AMX_ROWS * phases + in_row)
+    entries = choice.work.most // in_row * (4 * DOT_ROWS * phases + in_row)
     found = choice.work.most >= 8 and 2 * entries * problem.output_channels <= TILE_BYTES
-    tall = choice.kernel == AMX and choice.parts == 1 and positions > 2 * AMX_ROWS
+    if not choice.tiles.amx:
+        return 1 if choice.kernel == DOT and _alone(choice) else 2
+    tall = choice.kernel == DOT and choice.parts == 1 and positions > 2 * DOT_ROWS
     return 1 if choice.abreast > 1 or (tall and (found or _alone(choice))) else 2
 
 

@@ -17,12 +17,12 @@ from gradops_cy import (
 )
 from gradops_cy._convolution_axis import Axis
 from gradops_cy._convolution_choice import (
-    AMX,
-    AMX_COLUMNS,
-    AMX_K,
-    AMX_ROWS,
     COLUMNS,
     DEPTHWISE,
+    DOT,
+    DOT_COLUMNS,
+    DOT_K,
+    DOT_ROWS,
     GROUPED,
     KERNELS,
     PAIRS,
@@ -48,7 +48,7 @@ class ChannelBlock(NamedTuple):
 
     first: int
     channels: int
-    width: int  # in vectors, or AMX tiles
+    width: int  # in vectors, or DOT tiles
     panel: int  # offset of its panel
 
 
@@ -58,7 +58,7 @@ class Cut:
 
     choice: Choice
     chunk: int  # channels of diff_dst that are summed at a time
-    nv: int  # vectors of a tile, or AMX tiles across
+    nv: int  # vectors of a tile, or DOT tiles across
     flatten: bool  # rows of a plane run into each other
     blocks: list[ChannelBlock]
     group_panel: int  # elements of a group's packed weights
@@ -109,7 +109,7 @@ class Cut:
         # PAIRS writes whole rows of few channels.
         large = self.group_panel * choice.factor_size > LARGE_PANELS
         packs = self._one_product or choice.kernel in (ROWS, PAIRS) or choice.broadcasts
-        return once and plain and (packs or (choice.kernel == AMX and large))
+        return once and plain and (packs or (choice.kernel == DOT and large))
 
     @property
     def widest(self) -> int:
@@ -153,7 +153,7 @@ class Cut:
     def merge(self) -> int:
         """How many taps along the last axis are one run of memory in the window."""
         choice = self.choice
-        if choice.amx:
+        if choice.dot:
             return choice.beside
         mergeable = choice.kernel == ROWS and choice.windowed and not choice.exact_halo
         if not mergeable or self.chunk < choice.problem.output_channels:
@@ -165,7 +165,7 @@ class Cut:
     def planes(self) -> int:
         """How many planes the runs of the window's rows have; 0 where they are rows' parts."""
         choice = self.choice
-        apart = choice.kernel == AMX and choice.windowed and self.flatten and not choice.unfolds
+        apart = choice.kernel == DOT and choice.windowed and self.flatten and not choice.unfolds
         return self.axes[2].runs[0] if apart else 0
 
     @property
@@ -194,16 +194,16 @@ class Cut:
         if choice.kernel == COLUMNS:
             return self.result_positions
         if choice.tiled and self.direct:
-            alone = choice.kernel == AMX and choice.problem.input_channels <= AMX_COLUMNS
-            return AMX_COLUMNS if alone else 2 * AMX_COLUMNS
+            alone = choice.kernel == DOT and choice.problem.input_channels <= DOT_COLUMNS
+            return DOT_COLUMNS if alone else 2 * DOT_COLUMNS
         if choice.kernel == PAIRS:
-            return odd(self.result_positions, AMX_ROWS)
+            return odd(self.result_positions, DOT_ROWS)
         if choice.over_groups:
             return up(self.task_groups * choice.problem.input_channels, choice.lanes)
         splits = self.channel_splits
         edges = [len(self.blocks) * i // splits for i in range(splits + 1)]
         units = max(sum(block.width for block in self.blocks[a:b]) for a, b in pairwise(edges))
-        return units * (AMX_COLUMNS if choice.amx else choice.lanes)
+        return units * (DOT_COLUMNS if choice.dot else choice.lanes)
 
     @property
     def pair_pitch(self) -> int:
@@ -212,9 +212,14 @@ class Cut:
         return _convolution_pairs.pitch(height * width if self.flatten else width)
 
     @property
+    def tile_positions(self) -> int:
+        """Positions of a tile of DOT or PAIRS."""
+        return _convolution_columns.tile_positions(self.choice, self.nv)
+
+    @property
     def strip(self) -> int:
         """Positions that SCATTER multiplies at a time."""
-        return _convolution_scatter.strip(self.result_pitch, self.choice.amx)
+        return _convolution_scatter.strip(self.result_pitch, self.choice.dot)
 
     @property
     def box_pitch(self) -> int:
@@ -252,7 +257,7 @@ class Cut:
             16 * max(need.channels, need.sums),
             min(16, need.channels) * max(source.window, source.extent),
             min(16, need.sums) * width * step,
-            2 * AMX_K * source.window if choice.parts > 1 else 0,
+            2 * DOT_K * source.window if choice.parts > 1 else 0,
             17 * streams * (width + 1) + choice.lanes if streams > 1 else 0,
         )
         sizes = {
@@ -266,8 +271,8 @@ class Cut:
             "packing_bytes": 0,
         }
         if self.packs_in_tasks:
-            lanes = {ROWS: choice.lanes, AMX: AMX_COLUMNS}[choice.panel_kernel]
-            rows = up(self.chunk, choice.unit) if choice.amx else self.chunk
+            lanes = {ROWS: choice.lanes, DOT: DOT_COLUMNS}[choice.panel_kernel]
+            rows = up(self.chunk, choice.unit) if choice.dot else self.chunk
             taps = 1 if choice.kernel == SCATTER else len(choice.taps)
             sizes["panel_bytes"] = taps * rows * self.widest * lanes * choice.factor_size
             sizes["packing_bytes"] = KERNELS.pack_staging(taps, choice.parts)
@@ -331,19 +336,19 @@ def _columns_need(cut: Cut) -> _Need:
     )
 
 
-def _amx_need(cut: Cut) -> _Need:
+def _dot_need(cut: Cut) -> _Need:
     choice, pitch = cut.choice, cut.result_pitch
-    beyond = 2 * AMX_ROWS + cut.axes[2].window
+    beyond = 2 * DOT_ROWS + cut.axes[2].window
     channels, runs, entries = cut.chunk, 0, 0
     if choice.unfolds:
-        beyond, channels = 2 * AMX_ROWS, choice.given.output_channels
+        beyond, channels = 2 * DOT_ROWS, choice.given.output_channels
         runs = prod(choice.given.kernel) // cut.unfold
         # A vector is read beyond the last of them.
         entries = (prod(axis.window for axis in cut.sources) * channels + 1) // 2 + choice.lanes
     return _Need(
         window=(_window(cut) + beyond) * up(cut.chunk, choice.unit) if choice.windowed else 0,
         # Direct, one tile is stored while the next is computed.
-        results=(2 * 4 * AMX_ROWS // cut.nv if cut.direct else cut.result_positions) * pitch,
+        results=(2 * cut.tile_positions if cut.direct else cut.result_positions) * pitch,
         pointers=max(choice.work.most, 3 * runs),
         channels=channels,
         sums=pitch,
@@ -356,13 +361,15 @@ def _pairs_need(cut: Cut) -> _Need:
     depth, height, width = (axis.window for axis in cut.axes)
     segments = depth * (1 if cut.flatten else height)
     # Elements of both rows of a pair; tiles run on past the last entry.
-    window = segments * up(cut.chunk, AMX_K) // 2 * cut.pair_pitch // 2
+    window = segments * up(cut.chunk, DOT_K) // 2 * cut.pair_pitch // 2
     widths = [block.width for block in cut.blocks]
-    rows = AMX_COLUMNS * max(widths) * -(-len(widths) // cut.channel_splits)
+    rows = DOT_COLUMNS * max(widths) * -(-len(widths) // cut.channel_splits)
     return _Need(
-        window=window + 2 * (2 * AMX_ROWS + width),
+        window=window + 2 * (2 * DOT_ROWS + width),
         # Direct, one tile is stored while the next is computed.
-        results=2 * 2 * AMX_ROWS * cut.result_pitch if cut.direct else rows * cut.result_pitch,
+        results=2 * cut.tile_positions * cut.result_pitch
+        if cut.direct
+        else rows * cut.result_pitch,
         pointers=max(choice.work.most, 6 * len(cut.axes[2].taps)),
         channels=cut.chunk,
         sums=rows,
@@ -372,8 +379,8 @@ def _pairs_need(cut: Cut) -> _Need:
 def _scatter_need(cut: Cut) -> _Need:
     choice, pitch, strip = cut.choice, cut.result_pitch, cut.strip
     outputs = choice.problem.output_channels
-    positions = strip + 2 * AMX_ROWS
-    row = up(outputs, AMX_K) if choice.amx else outputs
+    positions = strip + 2 * DOT_ROWS
+    row = up(outputs, DOT_K) if choice.dot else outputs
     return _Need(
         window=positions * row if choice.windowed else 0,
         results=cut.box_bytes // choice.size + (positions + choice.lanes) * pitch,
@@ -404,7 +411,7 @@ _NEEDS = {
     ROWS: _rows_need,
     COLUMNS: _columns_need,
     GROUPED: _lanes_need,
-    AMX: _amx_need,
+    DOT: _dot_need,
     PAIRS: _pairs_need,
     DEPTHWISE: _lanes_need,
     SCATTER: _scatter_need,

@@ -1,4 +1,4 @@
-"""Rows of diff_dst two by two for AMX: the pitch of the window, and when it is worth it."""
+"""Rows of diff_dst two by two for DOT: the pitch of the window, and when it is worth it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALIGNED, CROSSING = {1: 0.0012, 2: 0.0032, 3: 0.0045}, {1: 0.0018, 2: 0.0038, 3:
 
 
 def gain(problem: ConvProblem, columns: int, depth: int, parts: int) -> float:
-    """Return how many times as fast as AMX this is, channels first.
+    """Return how many times as fast as DOT this is, channels first.
 
     Nothing is transposed, but the rows of its tiles begin anywhere in a line, and loading those
     takes as long as multiplying them; longer where only one tile of channels meets them.

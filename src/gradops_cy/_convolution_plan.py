@@ -17,6 +17,7 @@ import numpy as np
 from gradops_cy import (
     _arrays,
     _convolution_blocks,
+    _convolution_columns,
     _convolution_grouped,
     _convolution_scatter,
     _convolution_unfold,
@@ -25,9 +26,8 @@ from gradops_cy import (
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import table
 from gradops_cy._convolution_choice import (
-    AMX,
-    AMX_COLUMNS,
-    AMX_ROWS,
+    DOT,
+    DOT_COLUMNS,
     GROUPED,
     KERNEL_NAMES,
     KERNELS,
@@ -36,8 +36,8 @@ from gradops_cy._convolution_choice import (
     ROWS,
     SCATTER,
     Layout,
-    amx_parts,
     choose,
+    dot_parts,
 )
 from gradops_cy._convolution_problem import ConvProblem
 
@@ -93,7 +93,7 @@ class Plan:
         self.problem = problem
         joined = problem.joined(layout.joins)
         self._joins = layout.joins if joined != problem else 0
-        parts = amx_parts(problem, assumed, layout.accumulate)
+        parts = dot_parts(problem, assumed, layout.accumulate)
         self.choice = choose(joined, layout, assumed, parts)
         self.cut = _convolution_blocks.cut(self.choice, num_threads)
         work = problem.flop + ELEMENT_FLOP * problem.elements
@@ -128,7 +128,7 @@ class Plan:
         """Return what packing reads: kernel coordinates and ranks of the taps, channel blocks."""
         choice = self.choice
         # Widths in elements instead of vectors.
-        unit = {ROWS: choice.lanes, AMX: AMX_COLUMNS}.get(choice.panel_kernel, 1)
+        unit = {ROWS: choice.lanes, DOT: DOT_COLUMNS}.get(choice.panel_kernel, 1)
         blocks = self._blocks * np.array([1, 1, unit, 1], np.intp)
         if choice.abreast > 1:
             blocks = blocks[:1]  # of each group by itself
@@ -168,6 +168,8 @@ class Plan:
             "class_splits": cut.class_splits,
             "group_panel": cut.group_panel,
             "nv": cut.nv,
+            "step": _convolution_columns.step(choice),
+            "tile_positions": cut.tile_positions,
             "depth": choice.depth,
             "unit": choice.unit,
             "planes": cut.planes or 1,
@@ -281,8 +283,8 @@ class Plan:
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
         if choice.over_groups:
             tile = f"vectors of {choice.lanes} channels"
-        elif choice.amx:
-            tile = f"{4 // cut.nv * AMX_ROWS} x {cut.nv * AMX_COLUMNS} x {choice.depth}"
+        elif choice.dot:
+            tile = f"{cut.tile_positions} x {cut.nv * DOT_COLUMNS} x {choice.depth}"
             if choice.parts > 1:
                 tile += f" of {choice.parts} parts"
         splits = f"{len(choice.residues)} residue classes, {cut.channel_splits} channel ranges"

@@ -15,7 +15,7 @@ from gradops_cy._arrays import Array
 from gradops_cy._convolution_problem import ConvProblem
 
 # Positions multiplied at a time: whole tiles of every height.
-STRIP, AMX_STRIP = 48, 64
+STRIP, DOT_STRIP = 48, 64
 # Elements of their product, which should stay in the first-level cache.
 PRODUCT = 8192
 
@@ -25,12 +25,12 @@ def columns(problem: ConvProblem) -> int:
     return prod(problem.kernel) * problem.input_channels
 
 
-def strip(pitch: int, amx: bool) -> int:
+def strip(pitch: int, dot: bool) -> int:
     """Return how many positions are multiplied at a time, for a product of `pitch` columns.
 
     The order of an element's sum depends on it: it has to be the same in every plan of a problem.
     """
-    unit = AMX_STRIP if amx else STRIP
+    unit = DOT_STRIP if dot else STRIP
     return unit * min(max(1, PRODUCT // (unit * pitch)), 8)
 
 

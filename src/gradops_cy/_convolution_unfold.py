@@ -1,4 +1,4 @@
-"""Few channels of diff_dst with AMX: taps unfolded into the sum, as channels of one tap (im2col).
+"""Few channels of diff_dst with DOT: taps unfolded into the sum, as channels of one tap (im2col).
 
 Only where all positions have the same taps, in one residue class: of a transposed convolution, and
 of a convolution without strides.
@@ -47,14 +47,17 @@ def by_product(problem: ConvProblem, weights: Array) -> Array:
     return rows.swapaxes(1, 2)
 
 
-def score(problem: ConvProblem, tile: tuple[int, int]) -> float:
-    """Return the share of whole tiles, `tile` channels by products, that is left of copying."""
+def score(problem: ConvProblem, tile: tuple[int, int], speed: float) -> float:
+    """Return the share of whole tiles, `tile` channels by products, that is left of copying.
+
+    `speed` is the products of a cycle.
+    """
     columns, depth = tile
     outputs, inputs = problem.output_channels, problem.input_channels
     total = prod(problem.kernel) * outputs
     length = (problem.kernel[2] if problem.dilations[2] == 1 else 1) * outputs
     # Cycles for a position: products, runs of taps, and its part of reordering weights.
-    products = up(inputs, columns) * up(total, depth) / 400
+    products = up(inputs, columns) * up(total, depth) / speed
     copies = total / length * (2 + 5 * -(-length // 32))
     weights = 2 * total * inputs / (problem.batch * prod(problem.diff_src))
     whole = inputs / up(inputs, columns) * total / up(total, depth)

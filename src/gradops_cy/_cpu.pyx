@@ -8,7 +8,7 @@ cdef extern from "cpu.h" nogil:
 
 
 def processor_level():
-    """Return the x86-64 level: 0 (below v2 or another architecture), 2, 3, 4, or 5 for AMX."""
+    """Return the x86-64 level, 0 (none) to 4; 5 with AVX512-BF16, 6 with AMX as well."""
     return x86_level()
 
 

@@ -1,9 +1,9 @@
 """Which compiled kernel set this process runs: chosen once, at import.
 
-The tiers are ``v2``, ``v3`` and ``v4`` (the x86-64 psABI levels) and ``amx`` (v4 with AMX-TILE,
-AMX-BF16 and AVX512-BF16); other architectures have the one tier ``generic``. The environment
-variable ``GRADOPS_ISA`` forces one. A supported tier that fails to import raises: there is no
-silent fall to a slower one.
+The tiers are ``v2``, ``v3`` and ``v4`` (the x86-64 psABI levels), ``v4bf16`` (with AVX512-BF16)
+and ``amx`` (with AMX-TILE and AMX-BF16, too); other architectures have the one tier ``generic``.
+The environment variable ``GRADOPS_ISA`` forces one. A supported tier that fails to import raises:
+there is no silent fall to a slower one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from types import ModuleType
 
 from gradops_cy import _cpu
 
-X86_TIERS = ("v2", "v3", "v4", "amx")
-_LEVELS = {2: 1, 3: 2, 4: 3, 5: 4}
+X86_TIERS = ("v2", "v3", "v4", "v4bf16", "amx")
+_LEVELS = {2: 1, 3: 2, 4: 3, 5: 4, 6: 5}
 
 
 def supported_tiers() -> tuple[str, ...]:
@@ -45,6 +45,8 @@ def _choose() -> str:
 
 
 TIER: str = _choose()
+# Whether pairs of bfloat16 are multiplied as such, which may flush subnormal factors.
+MULTIPLIES_BF16: bool = TIER in ("v4bf16", "amx")
 
 
 def kernels(family: str) -> ModuleType:

@@ -34,11 +34,11 @@ def peak_gflops(dtype: str, num_threads: int) -> float:
     """Return the measured arithmetic peak in GFLOP/s.
 
     `dtype` is the tensors' (``f32``, ``f16``, ``bf16``, ``f64``): f16 computes in float32, and so
-    does bf16 on tiers without AMX.
+    does bf16 on tiers that multiply no pairs of it.
     """
     module = _isa.kernels("convolution")
-    if dtype == "bf16" and _isa.TIER == "amx":
-        return _best_rate(lambda: module.probe_amx(200_000, num_threads)) / 1e9
+    if dtype == "bf16" and _isa.MULTIPLIES_BF16:
+        return _best_rate(lambda: module.probe_dot(200_000, num_threads)) / 1e9
     return _best_rate(lambda: module.probe_fma(1_000_000, num_threads, dtype == "f64")) / 1e9
 
 

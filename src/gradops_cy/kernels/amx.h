@@ -1,14 +1,12 @@
-/* AMX tiles: set-up and the bf16 product. Only the amx tier compiles the bodies. */
+/* Products of bfloat16 pairs by AMX tiles; dot.h includes this in the amx tier alone. */
 #ifndef GRADOPS_AMX_H
 #define GRADOPS_AMX_H
 
 #include "meanwhile.h"
 
-#if HAVE_AMX
-
 /* Tiles 0 to 3 are accumulators, 16x16 floats, 4 and 5 hold `depth` bf16 of positions, 6 and 7 of
  * weights. Those of positions, 0 to 5, have `rows` rows; what is in the tiles is lost. */
-static void amx_begin(int rows, int depth) {
+static void dot_begin(int rows, int depth) {
     struct { uint8_t palette, start_row, reserved[14]; uint16_t row_bytes[16]; uint8_t rows[16]; }
         __attribute__((packed)) config = {.palette = 1};
     for (int t = 0; t < 8; t++) {
@@ -20,7 +18,7 @@ static void amx_begin(int rows, int depth) {
     _tile_loadconfig(&config);
 }
 
-static void amx_end(void) { _tile_release(); }
+static void dot_end(void) { _tile_release(); }
 
 /* Loads of weights that do not fit the first-level cache leave the positions, which many weights meet,
  * in it. */
@@ -182,9 +180,10 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
         else AMX_BY_SHAPE(name, 3, __VA_ARGS__);                                                   \
     } while (0)
 
-static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
+static void run_dot(int parts, ptrdiff_t rows, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
                     const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
                     char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
+    const ptrdiff_t mr = (rows + 15) / 16;
 #define TALL_TILE(mr, stream) \
     tall_tile(mr, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate, m)
     if (parts == 1 && nv == 1) {
@@ -198,32 +197,14 @@ static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdi
     AMX_BY_PARTS(amx_tile, parts, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch,
                  accumulate, m);
 }
-static void run_pairs(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
-                      const char *a, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
-                      char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
+static void run_pairs(int parts, ptrdiff_t channels, ptrdiff_t width, int nv, int stream,
+                      ptrdiff_t taps, ptrdiff_t kc, const char *a, const char *b, ptrdiff_t b_pitch,
+                      const ptrdiff_t *offset, char *c, ptrdiff_t c_pitch, int accumulate,
+                      Meanwhile *m) {
+    const ptrdiff_t mr = width / 16;
+    (void)channels;
     AMX_BY_PARTS(pair_tile, parts, mr, nv, stream, taps, kc, a, b, b_pitch, offset, c, c_pitch,
                  accumulate, m);
 }
-
-#else
-
-/* Never called: the plan of the other tiers does not choose these kernels. */
-static void run_amx(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
-                    const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
-                    char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
-    (void)parts, (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)a_pitch;
-    (void)offset, (void)m, (void)b, (void)c, (void)c_pitch, (void)accumulate;
-}
-static void run_pairs(int parts, int mr, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
-                      const char *a, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
-                      char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
-    (void)parts, (void)mr, (void)nv, (void)stream, (void)taps, (void)kc, (void)a, (void)b, (void)b_pitch;
-    (void)offset, (void)c, (void)c_pitch, (void)accumulate, (void)m;
-}
-
-static void amx_begin(int rows, int depth) { (void)rows, (void)depth; }
-static void amx_end(void) {}
-
-#endif
 
 #endif

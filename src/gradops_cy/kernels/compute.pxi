@@ -36,18 +36,18 @@ cdef inline const char *panel_of(const Work *work, Py_ssize_t group, const Py_ss
         group * work.b.group_panel + block[3] + first * work.taps * work.b.merge * width)
 
 
-# COLUMNS, AMX and PAIRS work on units: runs of positions that read consecutive window entries. With
+# COLUMNS, DOT and PAIRS work on units: runs of positions that read consecutive window entries. With
 # `flatten` the rows of a plane are one unit: the few sums at the row ends, which mix two rows, cost
 # less than short rows would, and are never stored.
 
 
 cdef inline bint has_units(const Work *work) noexcept nogil:
-    return work.b.kernel == COLUMNS or work.b.kernel == AMX or work.b.kernel == PAIRS
+    return work.b.kernel == COLUMNS or work.b.kernel == DOT or work.b.kernel == PAIRS
 
 
 cdef inline Py_ssize_t unit_length(const Work *work, const Py_ssize_t *count) noexcept nogil:
     """Return the positions of a unit, padded to whole vectors or tiles."""
-    cdef Py_ssize_t tile = AMX_ROWS if work.b.parts else work.lanes
+    cdef Py_ssize_t tile = work.b.step
     cdef Py_ssize_t length = count[2]
     if work.b.flatten:
         length += (count[1] - 1) * work.axis[2].window

@@ -60,22 +60,24 @@ cdef extern from "meanwhile.h" nogil:
     void let_wait(Meanwhile *m, void *sums, char *place, Py_ssize_t pitch, Py_ssize_t rows,
                   Py_ssize_t n) noexcept
 
-cdef extern from "amx.h" nogil:
+cdef extern from "dot.h" nogil:
     int HAVE_AMX
-    void amx_begin(int rows, int depth) noexcept
-    void amx_end() noexcept
-    void run_amx(int parts, int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
+    int BF16_RATE
+    void dot_begin(int rows, int depth) noexcept
+    void dot_end() noexcept
+    void run_dot(int parts, Py_ssize_t rows, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
                  const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
                  Py_ssize_t c_pitch, int accumulate, Meanwhile *m) noexcept
-    void run_pairs(int parts, int mr, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
-                   const char *a, const char *b, Py_ssize_t b_pitch, const Py_ssize_t *offset,
-                   char *c, Py_ssize_t c_pitch, int accumulate, Meanwhile *m) noexcept
+    void run_pairs(int parts, Py_ssize_t channels, Py_ssize_t width, int nv, int stream,
+                   Py_ssize_t taps, Py_ssize_t kc, const char *a, const char *b, Py_ssize_t b_pitch,
+                   const Py_ssize_t *offset, char *c, Py_ssize_t c_pitch, int accumulate,
+                   Meanwhile *m) noexcept
 
 cdef enum:
-    AMX_ROWS = 16       # positions of a tile
-    AMX_COLUMNS = 16    # channels of a tile
-    AMX_K = 32          # products of a tile
-    AMX_PANELS = 1 << 18    # bytes of weights that a tile of positions passes by
+    DOT_ROWS = 16       # positions of a tile
+    DOT_COLUMNS = 16    # channels of a tile
+    DOT_K = 32          # products of a tile
+    DOT_PANELS = 1 << 18    # bytes of weights that a tile of positions passes by
     L1_PANELS = 1 << 15     # of these, what stays in the first-level cache
     L2_PANELS = 1 << 20     # of all, what stays in the second-level cache
 
@@ -84,7 +86,7 @@ cdef enum Kernel:
     ROWS = 0
     COLUMNS = 1
     GROUPED = 2
-    AMX = 3
+    DOT = 3
     DEPTHWISE = 4
     SCATTER = 5
     PAIRS = 6
@@ -116,9 +118,9 @@ cdef struct Blocking:
     int flatten
     int exact_halo
     int interleave
-    int parts           # of bf16, that AMX tiles multiply: more than one for f16 and f32, or 0
+    int parts           # of bf16, that DOT tiles multiply: more than one for f16 and f32, or 0
     int broadcast       # GROUPED: a vector of lanes is of one group
-    int abreast         # AMX: groups that are taken for one; or 1
+    int abreast         # DOT: groups that are taken for one; or 1
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
     int joins           # axes that stand in the rows of the last one
     Py_ssize_t batch
@@ -133,9 +135,11 @@ cdef struct Blocking:
     Py_ssize_t class_splits
     Py_ssize_t group_panel
     Py_ssize_t nv
-    Py_ssize_t depth            # products of an AMX tile
+    Py_ssize_t step             # positions that units are padded to a multiple of
+    Py_ssize_t tile_positions   # of DOT and PAIRS
+    Py_ssize_t depth            # products of a DOT tile
     Py_ssize_t unit             # what channels in its window are padded to a multiple of
-    Py_ssize_t planes           # of the window: AMX, where rows run into each other
+    Py_ssize_t planes           # of the window: DOT, where rows run into each other
     int shares_product          # SCATTER: there is one product, whose columns threads share
     Py_ssize_t strip            # SCATTER: positions multiplied at a time
     Py_ssize_t box_pitch        # SCATTER: elements of a row of sums
@@ -188,7 +192,7 @@ cdef struct Weights:
     int load_dtype
     int f64
     int parts                       # of bf16, k in whole tiles; or 0
-    int tiles                       # PAIRS: as the left-hand factor of AMX
+    int tiles                       # PAIRS: as the left-hand factor of DOT
     int over_groups                 # lanes run over all groups
     int order
     Py_ssize_t size                 # bytes of an element of the panels
@@ -341,7 +345,7 @@ include "unfold.pxi"
 include "weights.pxi"
 include "compute.pxi"
 include "compute_rows.pxi"
-include "compute_amx.pxi"
+include "compute_dot.pxi"
 include "store.pxi"
 include "grouped.pxi"
 include "depthwise.pxi"
@@ -368,8 +372,8 @@ cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, 
         if work.b.kernel == COLUMNS:
             compute_columns(work, task, group, first, chunk, block_begin, block_end, residue, count,
                             result, s, more)
-        elif work.b.kernel == AMX or work.b.kernel == PAIRS:
-            compute_amx(work, task, group, first, chunk, block_begin, block_end, residue, count,
+        elif work.b.kernel == DOT or work.b.kernel == PAIRS:
+            compute_dot(work, task, group, first, chunk, block_begin, block_end, residue, count,
                         result, s, more, fine)
         else:
             compute_rows(work, task, group, first, chunk, block_begin, block_end, residue, count,
@@ -452,14 +456,14 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held
     if work.b.kernel == DEPTHWISE or work.b.kernel == GROUPED:
         return run_lanes(work, &task, scratch)
     if work.b.parts:
-        amx_begin(AMX_ROWS, <int> work.b.depth)
+        dot_begin(DOT_ROWS, <int> work.b.depth)
     for group in range(task.group, task.group_end):
         if work.b.kernel == SCATTER:
             unfit |= run_scatter(work, &task, group, scratch)
         else:
             unfit |= run_group(work, &task, group, scratch, held)
     if work.b.parts:
-        amx_end()
+        dot_end()
     return unfit
 
 
@@ -600,7 +604,7 @@ cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, in
 
 def tile_shapes(bint f64):
     """Return {vectors: rows} of the register tiles, the lanes of a vector, the most vectors of a
-    ROWS tile, and whether there is AMX.
+    ROWS tile, and how many bfloat16 are multiplied in the time of a float32 (0: none).
     """
     shapes = {nv: tile_rows(nv) for nv in range(1, NV_MAX + 1) if tile_rows(nv)}
-    return shapes, VECTOR_BYTES // (8 if f64 else 4), ROWS_NV, bool(HAVE_AMX)
+    return shapes, VECTOR_BYTES // (8 if f64 else 4), ROWS_NV, BF16_RATE

@@ -29,7 +29,7 @@ static int amx_permitted(void) {
 #endif
 }
 
-/* 0: below x86-64-v2; 2, 3, 4: the psABI levels; 5: level 4 with AMX-BF16 and AVX512-BF16. */
+/* 0: below x86-64-v2; 2, 3, 4: the psABI levels; 5: level 4 with AVX512-BF16, 6: and with AMX-BF16. */
 static int x86_level(void) {
     uint32_t a, b, c, d, b7 = 0, c7, d7 = 0, a71 = 0, e1c = 0;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
@@ -48,8 +48,9 @@ static int x86_level(void) {
     if ((b7 & avx512) != avx512 || (state & 0xe6) != 0xe6) return 3; /* F, DQ, CD, BW, VL */
     if (max7 >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) a71 = a;
     const uint32_t amx = (1u << 22) | (1u << 24); /* AMX-BF16, AMX-TILE */
-    if ((d7 & amx) != amx || !(a71 & (1u << 5)) || (state & 0x60000) != 0x60000) return 4;
-    return amx_permitted() ? 5 : 4;
+    if (!(a71 & (1u << 5))) return 4; /* AVX512-BF16 */
+    if ((d7 & amx) != amx || (state & 0x60000) != 0x60000) return 5;
+    return amx_permitted() ? 6 : 5;
 }
 
 #else

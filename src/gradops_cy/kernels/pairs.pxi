@@ -1,4 +1,4 @@
-# The window of PAIRS: rows of diff_dst two by two, which is how AMX reads the right-hand factor.
+# The window of PAIRS: rows of diff_dst two by two, which is how DOT reads the right-hand factor.
 #
 #   [segment][channel / 2][entry][2]    channels padded with zeros to whole tiles (parts: see split.pxi)
 #
@@ -49,7 +49,7 @@ cdef inline void zip_stretch(const Work *work, const Stretch *stretch, const cha
                              const char *odd, char *dst, char *staging) noexcept nogil:
     """Pack one run of a pair; `odd` NULL: there is none."""
     cdef Py_ssize_t unit = element_size(work.b.dtype)
-    cdef Py_ssize_t pitch = AMX_K // 2 * work.b.pair_pitch
+    cdef Py_ssize_t pitch = DOT_K // 2 * work.b.pair_pitch
     cdef Py_ssize_t count = stretch.high - stretch.low
     cdef Py_ssize_t part
     for part in range(work.b.parts):
@@ -78,11 +78,11 @@ cdef inline void zip_stretch(const Work *work, const Stretch *stretch, const cha
 
 cdef inline Py_ssize_t pair_of(const Work *work, Py_ssize_t pair, Py_ssize_t *odd) noexcept nogil:
     """Return the first channel of a pair, and tell the other: neighbours, or 16 apart where split."""
-    cdef Py_ssize_t half = AMX_K // 2
+    cdef Py_ssize_t half = DOT_K // 2
     if work.b.parts == 1:
         odd[0] = 2 * pair + 1
         return 2 * pair
-    odd[0] = pair // half * AMX_K + pair % half + half
+    odd[0] = pair // half * DOT_K + pair % half + half
     return odd[0] - half
 
 
@@ -92,7 +92,7 @@ cdef void pack_pair_window(const Work *work, const Task *task, Py_ssize_t group,
     cdef const Axis *depth = &work.axis[0]
     cdef const Axis *height = &work.axis[1]
     cdef Py_ssize_t entries = work.axis[2].window
-    cdef Py_ssize_t half = AMX_K // 2
+    cdef Py_ssize_t half = DOT_K // 2
     cdef Tensor x = work.diff_dst
     cdef Stretch *stretch = <Stretch *> s.pointers
     cdef Py_ssize_t stretches = point_stretches(work, task.start[2] * work.axis[2].in_step, stretch)

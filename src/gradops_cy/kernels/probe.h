@@ -2,7 +2,7 @@
 #ifndef GRADOPS_PROBE_H
 #define GRADOPS_PROBE_H
 
-#include "amx.h"
+#include "dot.h"
 
 /* Independent multiply-adds on registers only; returns the floating-point operations done. */
 #define DEFINE_PROBE_FMA(suffix, real, vec, LANES)                                              \
@@ -25,8 +25,9 @@
 DEFINE_PROBE_FMA(f32, float, vec_f32, LANES_F32)
 DEFINE_PROBE_FMA(f64, double, vec_f64, LANES_F64)
 
-/* Four accumulator tiles of 16x16 against two by two operand tiles; 0 where there is no AMX. */
-static double probe_amx(ptrdiff_t rounds) {
+/* Products of bfloat16 pairs on registers only: four accumulator tiles of 16x16 against two by two
+ * operand tiles, or independent vectors. */
+static double probe_dot(ptrdiff_t rounds) {
 #if HAVE_AMX
     amx_begin(16, 32);
     _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
@@ -36,6 +37,19 @@ static double probe_amx(ptrdiff_t rounds) {
     }
     amx_end();
     return 4.0 * 2 * 16 * 16 * 32 * (double)rounds;
+#elif BF16_RATE
+    enum { CHAINS = 24 };
+    __m512 acc[CHAINS];
+    __m512bh factor = (__m512bh)_mm512_set1_epi32(0x3f003f00);
+    HOLD_VECTOR(factor);
+    _Pragma("GCC unroll 24") for (int c = 0; c < CHAINS; c++) acc[c] = _mm512_set1_ps((float)c);
+    for (ptrdiff_t i = 0; i < rounds; i++) {
+        _Pragma("GCC unroll 24") for (int c = 0; c < CHAINS; c++)
+            acc[c] = _mm512_dpbf16_ps(acc[c], factor, factor);
+    }
+    for (int c = 1; c < CHAINS; c++) acc[0] += acc[c];
+    __asm__ volatile("" : : "m"(acc[0])); /* else a compiler may drop the loop */
+    return 2.0 * CHAINS * 32 * (double)rounds;
 #else
     (void)rounds;
     return 0;

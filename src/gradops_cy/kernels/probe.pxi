@@ -5,7 +5,7 @@ from cython.parallel cimport prange
 cdef extern from "probe.h" nogil:
     double probe_fma_f32(Py_ssize_t rounds, float *sink) noexcept
     double probe_fma_f64(Py_ssize_t rounds, double *sink) noexcept
-    double probe_amx_tiles "probe_amx"(Py_ssize_t rounds) noexcept
+    double probe_dot_products "probe_dot"(Py_ssize_t rounds) noexcept
     void probe_copy_bytes "probe_copy"(const char *src, char *dst, Py_ssize_t n) noexcept
 
 
@@ -28,12 +28,12 @@ def probe_fma(Py_ssize_t rounds, int num_threads, bint double_precision):
     return operations
 
 
-def probe_amx(Py_ssize_t rounds, int num_threads):
-    """Run `rounds` of four bf16 tile products on each thread; return the operations, 0 without AMX."""
+def probe_dot(Py_ssize_t rounds, int num_threads):
+    """Run `rounds` of products of bf16 pairs on each thread; return the operations, 0 without such."""
     cdef int i
     cdef double operations = 0
     for i in prange(num_threads, nogil=True, schedule="static", chunksize=1, num_threads=num_threads):
-        operations += probe_amx_tiles(rounds)
+        operations += probe_dot_products(rounds)
     return operations
 
 

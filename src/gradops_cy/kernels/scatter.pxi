@@ -43,7 +43,7 @@ cdef void fetch_next(const Work *work, const Patch *p, Py_ssize_t part,
                      Py_ssize_t parts) noexcept nogil:
     """Ask for a part of the next range while this one is multiplied.
 
-    AMX is fast enough to wait for memory, and the rows are too short to be seen coming.
+    Products of pairs are fast enough to wait for memory, and the rows are too short to be seen coming.
     """
     cdef const Tensor *x = &work.diff_dst
     cdef Py_ssize_t unit = element_size(work.b.dtype)
@@ -63,7 +63,7 @@ cdef inline char *product_of(const Work *work, const Scratch *s) noexcept nogil:
 
 
 cdef inline void clear_padding(const Work *work, const Scratch *s) noexcept nogil:
-    if work.b.parts and work.b.output_channels % AMX_K:
+    if work.b.parts and work.b.output_channels % DOT_K:
         memset(s.window, 0, work.b.window_bytes)
 
 
@@ -103,7 +103,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
     for i in range(block_begin, block_end):
         block = work.block + 4 * i
         column, nv = block[0], block[2]
-        limit = 2 * AMX_ROWS if work.b.parts else tile_rows(nv)
+        limit = 2 * DOT_ROWS if work.b.parts else tile_rows(nv)
         tiles = (total + limit - 1) // limit
         if work.packing != NULL:
             fine &= pack_chunk(work.packing, group, work.packing.block + 4 * i, 0, outputs, s.panel,
@@ -115,7 +115,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
             if work.b.parts:
                 fetch_next(work, p, i * tiles + tile, work.blocks * tiles)
                 position = tile * limit
-                run_amx(work.b.parts, 2 if total - position > AMX_ROWS else 1, nv, 0, 1,
+                run_dot(work.b.parts, min(limit, total - position), nv, 0, 1,
                         window_pitch(work, outputs), row[position], pitch, &here, weights,
                         result[position] + column * work.size, c_pitch, 0, &nothing)
             else:
@@ -144,11 +144,11 @@ cdef int multiply_share(const Work *work, Py_ssize_t thread, Py_ssize_t threads,
     p.next = source_at(work, &task, task.group, p.d, p.h, p.w)
     clear_padding(work, &s)
     if work.b.parts:
-        amx_begin(AMX_ROWS, AMX_K)
+        dot_begin(DOT_ROWS, DOT_K)
     fine = multiply_patch(work, &task, task.group, &p, work.blocks * thread // threads,
                           work.blocks * (thread + 1) // threads, work.product, &s)
     if work.b.parts:
-        amx_end()
+        dot_end()
     return 1 - fine
 
 

@@ -23,6 +23,15 @@
 #define HAVE_AMX 0
 #endif
 
+/* How many bfloat16 are multiplied in the time of a float32; 0 where only float32 are. */
+#if HAVE_AMX
+#define BF16_RATE 16
+#elif defined(__AVX512BF16__)
+#define BF16_RATE 2
+#else
+#define BF16_RATE 0
+#endif
+
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
 #define VECTOR_REGISTERS 32

@@ -23,7 +23,7 @@ cdef void split_run(const Work *work, const char *src, Py_ssize_t src_step, char
     cdef Py_ssize_t unit = element_size(dtype)
     cdef Py_ssize_t pitch = entry_pitch * work.window_size
     cdef Py_ssize_t rows, i, j
-    cdef char *square = staging + AMX_K * entries * unit
+    cdef char *square = staging + DOT_K * entries * unit
     if channels == entry_pitch and channel_stride == unit and src_step == channels * unit:
         split_row(dtype, src, entries * channels, dst)
         return
@@ -32,19 +32,19 @@ cdef void split_run(const Work *work, const char *src, Py_ssize_t src_step, char
             split_row(dtype, src + j * src_step, channels, dst + j * pitch)
         return
     while channels > 0:
-        rows = min(AMX_K, channels)
+        rows = min(DOT_K, channels)
         if src_step == unit:
-            transpose(unit, src, channel_stride // unit, square, AMX_K, NULL, rows, entries)
+            transpose(unit, src, channel_stride // unit, square, DOT_K, NULL, rows, entries)
         else:
             for i in range(rows):
                 load_row(RAW16 if unit == 2 else dtype, src + i * channel_stride, src_step, entries,
                          staging + i * entries * unit)
-            transpose(unit, staging, entries, square, AMX_K, NULL, rows, entries)
+            transpose(unit, staging, entries, square, DOT_K, NULL, rows, entries)
         for j in range(entries):
-            split_row(dtype, square + j * AMX_K * unit, rows, dst + j * pitch)
-        src += AMX_K * channel_stride
-        dst += AMX_K * work.window_size
-        channels -= AMX_K
+            split_row(dtype, square + j * DOT_K * unit, rows, dst + j * pitch)
+        src += DOT_K * channel_stride
+        dst += DOT_K * work.window_size
+        channels -= DOT_K
 
 
 cdef void split_tap(const Weights *w, const float *rows, Py_ssize_t width, char *dst,
@@ -54,9 +54,9 @@ cdef void split_tap(const Weights *w, const float *rows, Py_ssize_t width, char 
     if not w.tiles:
         split_rows(w.dtype, rows, width, dst)
         return
-    transpose(sizeof(float), rows, width, across, AMX_K, NULL, AMX_K, width)
+    transpose(sizeof(float), rows, width, across, DOT_K, NULL, DOT_K, width)
     for i in range(width):
-        split_step(w.dtype, across + i * AMX_K, dst + i * AMX_K * 2, width * AMX_K * 2)
+        split_step(w.dtype, across + i * DOT_K, dst + i * DOT_K * 2, width * DOT_K * 2)
 
 
 cdef void split_steps(const Weights *w, const Weights *real, Py_ssize_t group,
@@ -64,12 +64,12 @@ cdef void split_steps(const Weights *w, const Weights *real, Py_ssize_t group,
                       char *panel, char *staging) noexcept nogil:
     """Pack one chunk of one block, the taps of `real`, which begin at `tap`."""
     cdef Py_ssize_t width = block[2]
-    cdef Py_ssize_t step_rows = AMX_K * width
-    cdef Py_ssize_t steps = (chunk + AMX_K - 1) // AMX_K
+    cdef Py_ssize_t step_rows = DOT_K * width
+    cdef Py_ssize_t steps = (chunk + DOT_K - 1) // DOT_K
     cdef float *rows = <float *> (staging + place_bytes(w.taps))
     cdef Py_ssize_t step, t, low, high
     for step in range(steps):
-        low, high = step * AMX_K, min((step + 1) * AMX_K, chunk)
+        low, high = step * DOT_K, min((step + 1) * DOT_K, chunk)
         pack_rows(real, group, block, first + low, first + high, <char *> rows, step_rows, staging)
         for t in range(real.taps):
             memset(rows + t * step_rows + (high - low) * width, 0,

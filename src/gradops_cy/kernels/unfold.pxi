@@ -1,5 +1,5 @@
 # Few channels of diff_dst: the taps stand side by side in the window (im2col), so that the sum over
-# taps and channels is one long row of AMX's products.
+# taps and channels is one long row of DOT's products.
 #
 # The window is [position][tap][channel], padded with zeros to whole tiles. It is copied, in runs of
 # taps that lie next to each other, from entries as the other kernels read them. Every position has

@@ -3,7 +3,7 @@
 #
 #   ROWS, COLUMNS, GROUPED of whole vectors
 #                   [group][block][chunk][tap][k][width]    a block is one tile's channels
-#   AMX             [group][block][chunk][tap][k/2][width][2]
+#   DOT             [group][block][chunk][tap][k/2][width][2]
 #   PAIRS           [group][block][chunk][tap][k/32][width][32]
 #   of parts        see split.pxi
 #   GROUPED, DEPTHWISE    [tap][k][lane]                    lanes over all groups
@@ -141,7 +141,7 @@ cdef void pack_pairs_by_taps(const Weights *w, Py_ssize_t group, const Py_ssize_
 
 cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
                     Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
-    """Pack one chunk of one block for AMX, k in pairs; return whether all of it is finite."""
+    """Pack one chunk of one block for DOT, k in pairs; return whether all of it is finite."""
     cdef Py_ssize_t width = block[2]
     cdef Py_ssize_t valid = block[1]
     cdef Py_ssize_t pairs = (chunk + w.depth - 1) // w.depth * w.depth // 2
@@ -173,22 +173,22 @@ cdef int pack_tiles(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
                     Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
     """Pack one chunk of one block for PAIRS, k innermost; return whether all of it is finite."""
     cdef Py_ssize_t width = block[2]
-    cdef Py_ssize_t steps = (chunk + AMX_K - 1) // AMX_K
-    cdef Py_ssize_t tap_bytes = steps * width * AMX_K * 2
+    cdef Py_ssize_t steps = (chunk + DOT_K - 1) // DOT_K
+    cdef Py_ssize_t tap_bytes = steps * width * DOT_K * 2
     cdef Py_ssize_t *place = <Py_ssize_t *> staging
     cdef Py_ssize_t step, t, i, k, count, even
     cdef Py_ssize_t pitch = 2 * w.stride[1] // w.unit
     cdef const char *src
     cdef const char *row
     cdef char *dst
-    if block[1] < width or chunk % AMX_K:
+    if block[1] < width or chunk % DOT_K:
         memset(panel, 0, w.taps * tap_bytes)
     if w.order == BY_TAP:
         for t in range(w.taps):
             place[t] = w.rank[t] * tap_bytes
     for step in range(steps):
-        k = step * AMX_K
-        count = min(AMX_K, chunk - k)
+        k = step * DOT_K
+        count = min(DOT_K, chunk - k)
         even = 0
         if w.order == BY_TAP:
             even = count // 2 * 2
@@ -197,19 +197,19 @@ cdef int pack_tiles(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
                 row = src + i * w.stride[2]
                 strip_pairs(<const unsigned short *> row,
                             <const unsigned short *> (row + w.stride[1]), pitch,
-                            panel + (k * width + i * AMX_K) * 2, 0, place, even // 2, w.taps)
+                            panel + (k * width + i * DOT_K) * 2, 0, place, even // 2, w.taps)
         for t in range(w.taps):
             src = tap_data(w, group, t) + (first + k) * w.stride[1] + block[0] * w.stride[2]
             dst = panel + t * tap_bytes + k * width * 2
             if w.order == BY_INPUT:
                 even = count // 2 * 2
                 strip_pairs(<const unsigned short *> src,
-                            <const unsigned short *> (src + w.stride[1]), pitch, dst, AMX_K * 2,
+                            <const unsigned short *> (src + w.stride[1]), pitch, dst, DOT_K * 2,
                             NULL, even // 2, block[1])
             if even < count:
                 for i in range(block[1]):
                     load_row(RAW16, src + i * w.stride[2] + even * w.stride[1], w.stride[1],
-                             count - even, dst + (i * AMX_K + even) * 2)
+                             count - even, dst + (i * DOT_K + even) * 2)
     return all_finite_bf16(<const unsigned short *> panel, w.taps * tap_bytes // 2)
 
 
@@ -288,5 +288,5 @@ cdef int read_weights(weights, Weights *w) except -1:
 def pack_staging(Py_ssize_t taps, int parts):
     """Return the bytes of scratch that packing needs for each thread."""
     # Rows of a panel's width: a pair of bfloat16, or a step of floats that are to be split.
-    cdef Py_ssize_t row = 2 * AMX_COLUMNS
-    return place_bytes(taps) + taps * row * (AMX_K * 4 if parts > 1 else 2 * 2) + 64
+    cdef Py_ssize_t row = 2 * DOT_COLUMNS
+    return place_bytes(taps) + taps * row * (DOT_K * 4 if parts > 1 else 2 * 2) + 64

@@ -2,7 +2,7 @@
 # kernel multiplies, halo included.
 #
 #   ROWS      [entry][channel]
-#   AMX       [entry][channel]     channels padded with zeros to whole tiles
+#   DOT       [entry][channel]     channels padded with zeros to whole tiles
 #   COLUMNS   [channel][entry]
 #   PAIRS     see pairs.pxi
 #

@@ -1,4 +1,4 @@
-# AMX and PAIRS: tiles over units of positions, and what is done while they multiply.
+# DOT and PAIRS: tiles over units of positions, and what is done while they multiply.
 
 cdef enum:
     # Steps along k up to which results are stored between them. Longer sums have few results, and
@@ -86,25 +86,25 @@ cdef void look_ahead(const Work *work, const Task *task, Py_ssize_t group, Py_ss
     After the last ones the first.
     """
     cdef Py_ssize_t next = end if end < task.block_end else task.block_begin
-    cdef Py_ssize_t width = work.block[4 * next + 2] * AMX_COLUMNS
+    cdef Py_ssize_t width = work.block[4 * next + 2] * DOT_COLUMNS
     m.ahead = m.ahead_end = NULL
-    if work.b.kernel == AMX and work.packing == NULL and work.blocks * panel > L2_PANELS:
+    if work.b.kernel == DOT and work.packing == NULL and work.blocks * panel > L2_PANELS:
         m.ahead = panel_of(work, group, work.block + 4 * next, first, width, s)
         m.ahead += residue[3] * depth_of(work, chunk) * width * work.window_size
         m.ahead_end = m.ahead + (end - begin) * panel
 
 
-cdef void compute_amx(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+cdef void compute_dot(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                       Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                       const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
                       const Scratch *s, int more, int *fine) noexcept nogil:
-    """Compute a residue class with AMX tiles, as many channel blocks at a time as stay in cache."""
+    """Compute a residue class with DOT tiles, as many channel blocks at a time as stay in cache."""
     cdef Py_ssize_t panel = (residue[4] - residue[3]) * depth_of(work, chunk) * work.window_size
     cdef Py_ssize_t blocks, end
     cdef Meanwhile m
     begin_meanwhile(work, &m)
-    panel *= work.b.nv * AMX_COLUMNS
-    blocks = max(1, AMX_PANELS // max(1, panel))
+    panel *= work.b.nv * DOT_COLUMNS
+    blocks = max(1, DOT_PANELS // max(1, panel))
     while block_begin < block_end:
         end = min(block_end, block_begin + blocks)
         look_ahead(work, task, group, first, chunk, residue, block_begin, end, panel, s, &m)
@@ -145,10 +145,12 @@ cdef Py_ssize_t columns_beside(const Work *work, const Py_ssize_t *count,
     """Return how many columns of positions are left beside whole tiles, if tiles down these columns
     are fewer than one more for each row.
     """
-    cdef Py_ssize_t columns = count[2] % AMX_ROWS
-    if work.b.flatten or not work.b.windowed or channels_first(work) or count[2] // AMX_ROWS % limit:
+    cdef Py_ssize_t columns = count[2] % DOT_ROWS
+    if work.b.step != DOT_ROWS or work.b.flatten or not work.b.windowed or channels_first(work):
         return 0
-    return columns if columns * ((count[1] + AMX_ROWS - 1) // AMX_ROWS) < count[1] else 0
+    if count[2] // DOT_ROWS % limit:
+        return 0
+    return columns if columns * ((count[1] + DOT_ROWS - 1) // DOT_ROWS) < count[1] else 0
 
 
 cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
@@ -170,12 +172,14 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef Py_ssize_t c_channel = c_pitch if first_channels else work.size
     cdef Py_ssize_t unit = unit_length(work, count)
     cdef Py_ssize_t end = unit if work.b.windowed else count[2]
-    cdef Py_ssize_t limit = min(AMX_ROWS * 4 // work.b.nv,
-                                unit if work.b.windowed else end // AMX_ROWS * AMX_ROWS)
+    cdef Py_ssize_t grain = work.b.step
+    cdef Py_ssize_t limit = min(work.b.tile_positions,
+                                unit if work.b.windowed else end // grain * grain)
     cdef Py_ssize_t rows = unit_rows(work, count)
-    cdef Py_ssize_t columns = columns_beside(work, count, limit // AMX_ROWS)
-    cdef Py_ssize_t downs = (rows + AMX_ROWS - 1) // AMX_ROWS
+    cdef Py_ssize_t columns = columns_beside(work, count, limit // DOT_ROWS)
+    cdef Py_ssize_t downs = (rows + DOT_ROWS - 1) // DOT_ROWS
     cdef Py_ssize_t strip, jd, jh, j, at, i, height, low, high, below, stop, pitch, sums_pitch
+    cdef Py_ssize_t positions
     cdef Py_ssize_t step[3]
     cdef Py_ssize_t out_step[3]
     cdef const Py_ssize_t *block
@@ -203,58 +207,59 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
         for strip in range(rows + columns * downs):
             jh, below, j, stop, pitch, sums_pitch = strip, 1, 0, end, step[2], c_pitch
             if strip >= rows:
-                jh = (strip - rows) // columns * AMX_ROWS
-                below = min(AMX_ROWS, rows - jh)
+                jh = (strip - rows) // columns * DOT_ROWS
+                below = min(DOT_ROWS, rows - jh)
                 j = end + (strip - rows) % columns
                 stop, pitch = j + 1, step[1]
                 if not work.b.direct:
                     sums_pitch *= unit
-                amx_begin(<int> below, depth)
+                dot_begin(<int> below, depth)
             unit_source = source + jd * step[0] + jh * step[1]
             trim_taps(work, task, residue, jd, jh, below, &low, &high)
             while j < stop:
                 # Even ones: a low tile waits for its own sums.
-                height = (stop - j + AMX_ROWS - 1) // AMX_ROWS
-                pieces = (height * AMX_ROWS + limit - 1) // limit
+                height = (stop - j + grain - 1) // grain
+                pieces = (height * grain + limit - 1) // limit
                 height = (height + pieces - 1) // pieces
-                at = j if work.b.windowed else min(j, end - height * AMX_ROWS)
+                at = j if work.b.windowed else min(j, end - height * grain)
                 for i in range(block_begin, block_end):
                     block = work.block + 4 * i
-                    weights = panel_of(work, group, block, first, block[2] * AMX_COLUMNS, s)
-                    weights += work.window_size * (residue[3] + low) * kc * block[2] * AMX_COLUMNS
+                    weights = panel_of(work, group, block, first, block[2] * DOT_COLUMNS, s)
+                    weights += work.window_size * (residue[3] + low) * kc * block[2] * DOT_COLUMNS
                     if work.b.direct:
                         beside = (i - block_begin) % side
-                        target = s.result + buffer * (4 // work.b.nv * AMX_ROWS) * c_pitch
-                        target += beside * AMX_COLUMNS * work.size
+                        target = s.result + buffer * work.b.tile_positions * c_pitch
+                        target += beside * DOT_COLUMNS * work.size
                     else:
                         target = c + ((jd * rows + jh) * unit + at) * c_step
                         target += (block[0] - work.block[4 * task.block_begin]) * c_channel
                     m.share = (m.rows + steps - 1) // steps if between else 0
                     if first_channels:
-                        run_pairs(work.b.parts, block[2], height, stream, high - low, kc, weights,
-                                  unit_source + at * step[2], work.b.pair_pitch, offset + low,
-                                  target, c_pitch, more, m)
+                        run_pairs(work.b.parts, block[1], block[2] * DOT_COLUMNS, height, stream,
+                                  high - low, kc, weights, unit_source + at * step[2],
+                                  work.b.pair_pitch, offset + low, target, c_pitch, more, m)
                     else:
                         # Abreast, a group's channels are where its results are.
                         tile_source = unit_source + at * step[2]
                         if work.b.abreast > 1:
                             tile_source += block[0] * work.window_size
-                        run_amx(work.b.parts, height, block[2], stream, high - low, kc, tile_source,
+                        positions = below if strip >= rows else min(height * grain, stop - at)
+                        run_dot(work.b.parts, positions, block[2], stream, high - low, kc, tile_source,
                                 pitch, offset + low, weights, target, sums_pitch, more, m)
                     if work.b.direct and (beside + 1 == side or i + 1 == block_end):
                         store_waiting(m, m.rows)
-                        target -= beside * AMX_COLUMNS * work.size
+                        target -= beside * DOT_COLUMNS * work.size
                         block -= 4 * beside
                         channels = block[1] + (work.block[4 * i + 1] if beside else 0)
                         place = base + block[0] * work.diff_src.stride[1]
                         place += jd * out_step[0] + jh * out_step[1]
                         if strip < rows:
-                            keep_results(work, count, j, min(height * AMX_ROWS, end - j), channels,
+                            keep_results(work, count, j, min(height * grain, end - j), channels,
                                          target + (j - at) * c_step, place, out_step, m)
                         else:
                             let_wait(m, target, place + j * out_step[2], out_step[1], below, channels)
                         buffer = 1 - buffer
-                j += height * AMX_ROWS
+                j += height * grain
         if columns:
-            amx_begin(AMX_ROWS, depth)
+            dot_begin(DOT_ROWS, depth)
     store_waiting(m, m.rows)

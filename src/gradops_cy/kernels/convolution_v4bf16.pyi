@@ -1,0 +1,1 @@
+from gradops_cy.kernels.convolution_v2 import *

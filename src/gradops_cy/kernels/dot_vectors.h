@@ -1,0 +1,144 @@
+/* The products of bfloat16 pairs without tiles: AVX512-BF16 multiplies two of them into each lane.
+ *
+ * The same functions as of amx.h, on the same window and panels, with register tiles of up to
+ * DOT_MR rows by two vectors. */
+#ifndef GRADOPS_DOT_VECTORS_H
+#define GRADOPS_DOT_VECTORS_H
+
+#include "meanwhile.h"
+
+/* Accumulators, one row of vectors and one broadcast must fit the register file. */
+#define DOT_MR 12
+/* Pairs along k in one round of the loop. */
+#define DOT_STEPS 4
+#define UNROLL _Pragma("GCC unroll 16")
+
+INLINE __m512bh spread_pair(const char *pair) {
+    int32_t both;
+    memcpy(&both, pair, sizeof both);
+    return (__m512bh)_mm512_set1_epi32(both);
+}
+
+/* acc[m][v] += row[m][k, k + 1] * b[v] */
+INLINE void dot_step(const int mr, const int nv, const char *const *row, ptrdiff_t k, const char *b,
+                     __m512 (*acc)[2]) {
+    __m512bh bv[2];
+    UNROLL for (int v = 0; v < nv; v++) bv[v] = (__m512bh)_mm512_loadu_si512(b + 64 * v);
+    UNROLL for (int m = 0; m < mr; m++) {
+        __m512bh am = spread_pair(row[m] + k);
+        UNROLL for (int v = 0; v < nv; v++) acc[m][v] = _mm512_dpbf16_ps(acc[m][v], am, bv[v]);
+    }
+}
+
+INLINE void dot_load(const int mr, const int nv, const char *c, ptrdiff_t c_pitch, int accumulate,
+                     __m512 (*acc)[2]) {
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++)
+            acc[m][v] = accumulate ? _mm512_loadu_ps(c + m * c_pitch + 64 * v) : _mm512_setzero_ps();
+}
+
+INLINE void dot_store(const int mr, const int nv, char *c, ptrdiff_t c_pitch, __m512 (*acc)[2]) {
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++) _mm512_storeu_ps(c + m * c_pitch + 64 * v, acc[m][v]);
+}
+
+/* mr positions x nv*16 channels, as amx_tile. */
+INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a,
+                     ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
+                     ptrdiff_t c_pitch, int accumulate) {
+    __m512 acc[DOT_MR][2];
+    dot_load(mr, nv, c, c_pitch, accumulate, acc);
+    for (ptrdiff_t t = 0; t < taps; t++) {
+        const char *row[DOT_MR];
+        UNROLL for (int m = 0; m < mr; m++) row[m] = a + offset[t] + m * a_pitch;
+        ptrdiff_t k = 0;
+        for (; k + 2 * DOT_STEPS <= kc; k += 2 * DOT_STEPS, b += 64 * DOT_STEPS * nv)
+            UNROLL for (int i = 0; i < DOT_STEPS; i++)
+                dot_step(mr, nv, row, 2 * k + 4 * i, b + 64 * i * nv, acc);
+        for (; k < kc; k += 2, b += 64 * nv) dot_step(mr, nv, row, 2 * k, b, acc);
+    }
+    dot_store(mr, nv, c, c_pitch, acc);
+}
+
+/* mr channels x nv*16 positions, as pair_tile; `width` channels of the panel. */
+INLINE void dot_columns(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a,
+                        ptrdiff_t width, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
+                        char *c, ptrdiff_t c_pitch, int accumulate) {
+    __m512 acc[DOT_MR][2];
+    dot_load(mr, nv, c, c_pitch, accumulate, acc);
+    for (ptrdiff_t t = 0; t < taps; t++) {
+        const char *pairs = b + offset[t];
+        for (ptrdiff_t k = 0; k < kc; k += 32, a += 64 * width) {
+            const char *row[DOT_MR];
+            UNROLL for (int m = 0; m < mr; m++) row[m] = a + 64 * m;
+            for (ptrdiff_t i = 0; i < 64; i += 4 * DOT_STEPS)
+                UNROLL for (int j = 0; j < DOT_STEPS; j++, pairs += b_pitch)
+                    dot_step(mr, nv, row, i + 4 * j, pairs, acc);
+        }
+    }
+    dot_store(mr, nv, c, c_pitch, acc);
+}
+
+typedef void (*dot_rows_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t a_pitch,
+                            const ptrdiff_t *offset, const char *b, char *c, ptrdiff_t c_pitch,
+                            int accumulate);
+typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t width,
+                               const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
+                               ptrdiff_t c_pitch, int accumulate);
+
+#define HEIGHTS(X, nv) X(1, nv) X(2, nv) X(3, nv) X(4, nv) X(5, nv) X(6, nv) X(7, nv) X(8, nv)     \
+    X(9, nv) X(10, nv) X(11, nv) X(12, nv)
+#define INSTANCE(mr, nv)                                                                           \
+    static void dot_rows_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *a,                  \
+                                     ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,    \
+                                     char *c, ptrdiff_t c_pitch, int accumulate) {                 \
+        dot_rows(mr, nv, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);                 \
+    }                                                                                              \
+    static void dot_columns_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *a,               \
+                                        ptrdiff_t width, const char *b, ptrdiff_t b_pitch,         \
+                                        const ptrdiff_t *offset, char *c, ptrdiff_t c_pitch,       \
+                                        int accumulate) {                                          \
+        dot_columns(mr, nv, taps, kc, a, width, b, b_pitch, offset, c, c_pitch, accumulate);       \
+    }
+HEIGHTS(INSTANCE, 1)
+HEIGHTS(INSTANCE, 2)
+#undef INSTANCE
+#define ENTRY(mr, nv) [nv][mr] = dot_rows_##mr##x##nv,
+static const dot_rows_fn dot_rows_tiles[3][DOT_MR + 1] = {HEIGHTS(ENTRY, 1) HEIGHTS(ENTRY, 2)};
+#undef ENTRY
+#define ENTRY(mr, nv) [nv][mr] = dot_columns_##mr##x##nv,
+static const dot_columns_fn dot_columns_tiles[3][DOT_MR + 1] = {HEIGHTS(ENTRY, 1) HEIGHTS(ENTRY, 2)};
+#undef ENTRY
+#undef HEIGHTS
+#undef UNROLL
+
+static void run_dot(int parts, ptrdiff_t rows, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
+                    const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
+                    char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
+    (void)parts, (void)stream, (void)m;
+    for (ptrdiff_t tiles = (rows + DOT_MR - 1) / DOT_MR; tiles > 0; tiles--) {
+        ptrdiff_t mr = (rows + tiles - 1) / tiles;
+        dot_rows_tiles[nv][mr](taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);
+        a += mr * a_pitch;
+        c += mr * c_pitch;
+        rows -= mr;
+    }
+}
+static void run_pairs(int parts, ptrdiff_t channels, ptrdiff_t width, int nv, int stream,
+                      ptrdiff_t taps, ptrdiff_t kc, const char *a, const char *b, ptrdiff_t b_pitch,
+                      const ptrdiff_t *offset, char *c, ptrdiff_t c_pitch, int accumulate,
+                      Meanwhile *m) {
+    (void)parts, (void)stream, (void)m;
+    for (ptrdiff_t tiles = (channels + DOT_MR - 1) / DOT_MR; tiles > 0; tiles--) {
+        ptrdiff_t mr = (channels + tiles - 1) / tiles;
+        dot_columns_tiles[nv][mr](taps, kc, a, width, b, b_pitch, offset, c, c_pitch, accumulate);
+        a += 64 * mr;
+        c += mr * c_pitch;
+        channels -= mr;
+    }
+}
+
+static void dot_begin(int rows, int depth) { (void)rows, (void)depth; }
+static void dot_end(void) {}
+
+#endif

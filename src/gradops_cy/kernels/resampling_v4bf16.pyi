@@ -1,0 +1,1 @@
+from gradops_cy.kernels.resampling_generic import *
