@@ -248,6 +248,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     if kernel == DOT:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0
+        direct = direct and (tiles.amx or not layout.accumulate)
         reads = layout.diff_dst_channels_last and not unfolds and parts == beside == 1
         windowed = not (reads and _reads_tiles(problem, work, tiles))
     if kernel == PAIRS:

@@ -7,9 +7,6 @@ from gradops_cy._rounding import even, up
 
 # Products that AMX has under way before the sum of the first is ready for the next one.
 AMX_LATENCY = 52 / 16
-# Rows of a tile of vectors: the most, and those that keep the multiplier busy.
-VECTOR_ROWS, VECTOR_LATENCY = 12, 6
-VECTOR_POSITIONS = 4 * VECTOR_ROWS
 # Bytes of positions that a tile finds again in the first-level cache, for the most part.
 TILE_BYTES = 52 << 10
 
@@ -23,14 +20,12 @@ def step(choice: Choice) -> int:
 
 def tile_positions(choice: Choice, nv: int) -> int:
     """Return how many positions meet the same weights before those of other channels follow."""
-    if choice.kernel == DOT and not choice.tiles.amx:
-        return VECTOR_POSITIONS
     return 4 // nv * DOT_ROWS
 
 
 def flattens(choice: Choice, width: int) -> bool:
     """Return whether rows of a plane run into each other."""
-    if not choice.windowed:
+    if not choice.windowed or step(choice) == 1:
         return False
     height = min(choice.counts[1], 16)
     joined = (height - 1) * row_pitch(choice, width) + width
@@ -57,8 +52,7 @@ def _apart(choice: Choice, height: int, width: int) -> float:
     """
     whole, columns = divmod(width, DOT_ROWS)
     tiles = columns * -(-height // DOT_ROWS)
-    amx = choice.kernel == DOT and choice.tiles.amx
-    if not amx or tiles >= height or whole % (4 // tiles_across(choice, False, width)):
+    if choice.kernel != DOT or tiles >= height or whole % (4 // tiles_across(choice, False, width)):
         return _cost(choice, width) * height
     return _cost(choice, width - columns) * height + _cost(choice, DOT_ROWS) * tiles
 
@@ -66,9 +60,6 @@ def _apart(choice: Choice, height: int, width: int) -> float:
 def _cost(choice: Choice, positions: int) -> float:
     """Return the time of a unit, in vectors or in tiles whose products do not wait for sums."""
     steps = -(-positions // step(choice))
-    if choice.kernel == DOT and not choice.tiles.amx:
-        # Vectors go through channels: tiles have any height, and a low one waits for its sums.
-        return max(positions, VECTOR_LATENCY * -(-positions // VECTOR_ROWS)) / DOT_ROWS
     if not (choice.dot and choice.tiles.amx and steps):
         return steps
     across = 1 if _alone(choice) else 2

@@ -6,7 +6,7 @@
 
 /* Tiles 0 to 3 are accumulators, 16x16 floats, 4 and 5 hold `depth` bf16 of positions, 6 and 7 of
  * weights. Those of positions, 0 to 5, have `rows` rows; what is in the tiles is lost. */
-static void dot_begin(int rows, int depth) {
+static void amx_begin(int rows, int depth) {
     struct { uint8_t palette, start_row, reserved[14]; uint16_t row_bytes[16]; uint8_t rows[16]; }
         __attribute__((packed)) config = {.palette = 1};
     for (int t = 0; t < 8; t++) {
@@ -18,7 +18,7 @@ static void dot_begin(int rows, int depth) {
     _tile_loadconfig(&config);
 }
 
-static void dot_end(void) { _tile_release(); }
+static void amx_end(void) { _tile_release(); }
 
 /* Loads of weights that do not fit the first-level cache leave the positions, which many weights meet,
  * in it. */
@@ -180,7 +180,7 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
         else AMX_BY_SHAPE(name, 3, __VA_ARGS__);                                                   \
     } while (0)
 
-static void run_dot(int parts, ptrdiff_t rows, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
+static void run_amx(int parts, ptrdiff_t rows, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
                     const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
                     char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
     const ptrdiff_t mr = (rows + 15) / 16;

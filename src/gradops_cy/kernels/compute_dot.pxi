@@ -107,6 +107,11 @@ cdef void compute_dot(const Work *work, const Task *task, Py_ssize_t group, Py_s
     blocks = max(1, DOT_PANELS // max(1, panel))
     while block_begin < block_end:
         end = min(block_end, block_begin + blocks)
+        if work.b.kernel == DOT and not HAVE_AMX:
+            compute_vectors(work, task, group, first, chunk, block_begin, end, residue, count, c, s,
+                            more)
+            block_begin = end
+            continue
         look_ahead(work, task, group, first, chunk, residue, block_begin, end, panel, s, &m)
         compute_tiles(work, task, group, first, chunk, block_begin, end, residue, count, c, s, more,
                       end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS, &m)
@@ -213,7 +218,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                 stop, pitch = j + 1, step[1]
                 if not work.b.direct:
                     sums_pitch *= unit
-                dot_begin(<int> below, depth)
+                amx_begin(<int> below, depth)
             unit_source = source + jd * step[0] + jh * step[1]
             trim_taps(work, task, residue, jd, jh, below, &low, &high)
             while j < stop:
@@ -244,7 +249,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         if work.b.abreast > 1:
                             tile_source += block[0] * work.window_size
                         positions = below if strip >= rows else min(height * grain, stop - at)
-                        run_dot(work.b.parts, positions, block[2], stream, high - low, kc, tile_source,
+                        run_amx(work.b.parts, positions, block[2], stream, high - low, kc, tile_source,
                                 pitch, offset + low, weights, target, sums_pitch, more, m)
                     if work.b.direct and (beside + 1 == side or i + 1 == block_end):
                         store_waiting(m, m.rows)
@@ -261,5 +266,5 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         buffer = 1 - buffer
                 j += height * grain
         if columns:
-            dot_begin(DOT_ROWS, depth)
+            amx_begin(DOT_ROWS, depth)
     store_waiting(m, m.rows)

@@ -63,11 +63,14 @@ cdef extern from "meanwhile.h" nogil:
 cdef extern from "dot.h" nogil:
     int HAVE_AMX
     int BF16_RATE
-    void dot_begin(int rows, int depth) noexcept
-    void dot_end() noexcept
-    void run_dot(int parts, Py_ssize_t rows, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
+    void amx_begin(int rows, int depth) noexcept
+    void amx_end() noexcept
+    void run_amx(int parts, Py_ssize_t rows, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
                  const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
                  Py_ssize_t c_pitch, int accumulate, Meanwhile *m) noexcept
+    void run_vectors(Py_ssize_t rows, int nv, Py_ssize_t taps, Py_ssize_t kc, const char *const *a,
+                     Py_ssize_t a_shift, const Py_ssize_t *offset, const char *b, char *const *c,
+                     Py_ssize_t c_shift, Py_ssize_t channels, int accumulate) noexcept
     void run_pairs(int parts, Py_ssize_t channels, Py_ssize_t width, int nv, int stream,
                    Py_ssize_t taps, Py_ssize_t kc, const char *a, const char *b, Py_ssize_t b_pitch,
                    const Py_ssize_t *offset, char *c, Py_ssize_t c_pitch, int accumulate,
@@ -346,6 +349,7 @@ include "weights.pxi"
 include "compute.pxi"
 include "compute_rows.pxi"
 include "compute_dot.pxi"
+include "compute_vectors.pxi"
 include "store.pxi"
 include "grouped.pxi"
 include "depthwise.pxi"
@@ -456,14 +460,14 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held
     if work.b.kernel == DEPTHWISE or work.b.kernel == GROUPED:
         return run_lanes(work, &task, scratch)
     if work.b.parts:
-        dot_begin(DOT_ROWS, <int> work.b.depth)
+        amx_begin(DOT_ROWS, <int> work.b.depth)
     for group in range(task.group, task.group_end):
         if work.b.kernel == SCATTER:
             unfit |= run_scatter(work, &task, group, scratch)
         else:
             unfit |= run_group(work, &task, group, scratch, held)
     if work.b.parts:
-        dot_end()
+        amx_end()
     return unfit
 
 

@@ -1,7 +1,6 @@
-/* The products of bfloat16 pairs without tiles: AVX512-BF16 multiplies two of them into each lane.
- *
- * The same functions as of amx.h, on the same window and panels, with register tiles of up to
- * DOT_MR rows by two vectors. */
+/* Products of bfloat16 pairs by AVX512-BF16, which adds two of them to each lane of a vector: register
+ * tiles of up to DOT_MR positions by two vectors of channels, or channels by positions. dot.h includes
+ * this in the tier that has no AMX. */
 #ifndef GRADOPS_DOT_VECTORS_H
 #define GRADOPS_DOT_VECTORS_H
 
@@ -30,42 +29,53 @@ INLINE void dot_step(const int mr, const int nv, const char *const *row, ptrdiff
     }
 }
 
-INLINE void dot_load(const int mr, const int nv, const char *c, ptrdiff_t c_pitch, int accumulate,
-                     __m512 (*acc)[2]) {
+/* Sums rounded to bfloat16: `channels` of them for each row. Sums of this instruction are not
+ * subnormal, so that the one that rounds has none to flush. */
+INLINE void dot_round(const int mr, const int nv, char *const *c, ptrdiff_t c_shift,
+                      ptrdiff_t channels, __m512 (*acc)[2]) {
+    __mmask32 mask = (__mmask32)(channels < 32 ? (1u << channels) - 1 : ~0u);
+    UNROLL for (int m = 0; m < mr; m++) {
+        __m512 low = acc[m][0], high = nv == 2 ? acc[m][1] : _mm512_setzero_ps();
+        _mm512_mask_storeu_epi16(c[m] + c_shift, mask, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    }
+}
+
+/* mr positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[t][k].
+ * a, c: a pointer for each position, a_shift and c_shift bytes on; c is bfloat16 for `channels`, or
+ * where there are none float; b: panel [tap][kc/2][nv*16][2]; offsets in bytes. */
+INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
+                     ptrdiff_t a_shift, const ptrdiff_t *offset, const char *b, char *const *c,
+                     ptrdiff_t c_shift, ptrdiff_t channels, int accumulate) {
+    __m512 acc[DOT_MR][2];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
-            acc[m][v] = accumulate ? _mm512_loadu_ps(c + m * c_pitch + 64 * v) : _mm512_setzero_ps();
-}
-
-INLINE void dot_store(const int mr, const int nv, char *c, ptrdiff_t c_pitch, __m512 (*acc)[2]) {
-    UNROLL for (int m = 0; m < mr; m++)
-        UNROLL for (int v = 0; v < nv; v++) _mm512_storeu_ps(c + m * c_pitch + 64 * v, acc[m][v]);
-}
-
-/* mr positions x nv*16 channels, as amx_tile. */
-INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a,
-                     ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
-                     ptrdiff_t c_pitch, int accumulate) {
-    __m512 acc[DOT_MR][2];
-    dot_load(mr, nv, c, c_pitch, accumulate, acc);
+            acc[m][v] = accumulate ? _mm512_loadu_ps(c[m] + c_shift + 64 * v) : _mm512_setzero_ps();
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row[DOT_MR];
-        UNROLL for (int m = 0; m < mr; m++) row[m] = a + offset[t] + m * a_pitch;
+        UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + (a_shift + offset[t]);
         ptrdiff_t k = 0;
         for (; k + 2 * DOT_STEPS <= kc; k += 2 * DOT_STEPS, b += 64 * DOT_STEPS * nv)
             UNROLL for (int i = 0; i < DOT_STEPS; i++)
                 dot_step(mr, nv, row, 2 * k + 4 * i, b + 64 * i * nv, acc);
         for (; k < kc; k += 2, b += 64 * nv) dot_step(mr, nv, row, 2 * k, b, acc);
     }
-    dot_store(mr, nv, c, c_pitch, acc);
+    if (channels) {
+        dot_round(mr, nv, c, c_shift, channels, acc);
+        return;
+    }
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++) _mm512_storeu_ps(c[m] + c_shift + 64 * v, acc[m][v]);
 }
 
-/* mr channels x nv*16 positions, as pair_tile; `width` channels of the panel. */
+/* mr channels x nv*16 positions: c = sum over taps and k of a[t][channel][k] * b[offset[t]][k]
+ * [position]. a: panel [tap][kc/32][width][32]; b: rows of pairs of k, b_pitch bytes apart. */
 INLINE void dot_columns(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a,
                         ptrdiff_t width, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
                         char *c, ptrdiff_t c_pitch, int accumulate) {
     __m512 acc[DOT_MR][2];
-    dot_load(mr, nv, c, c_pitch, accumulate, acc);
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++)
+            acc[m][v] = accumulate ? _mm512_loadu_ps(c + m * c_pitch + 64 * v) : _mm512_setzero_ps();
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *pairs = b + offset[t];
         for (ptrdiff_t k = 0; k < kc; k += 32, a += 64 * width) {
@@ -76,12 +86,13 @@ INLINE void dot_columns(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc
                     dot_step(mr, nv, row, i + 4 * j, pairs, acc);
         }
     }
-    dot_store(mr, nv, c, c_pitch, acc);
+    UNROLL for (int m = 0; m < mr; m++)
+        UNROLL for (int v = 0; v < nv; v++) _mm512_storeu_ps(c + m * c_pitch + 64 * v, acc[m][v]);
 }
 
-typedef void (*dot_rows_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t a_pitch,
-                            const ptrdiff_t *offset, const char *b, char *c, ptrdiff_t c_pitch,
-                            int accumulate);
+typedef void (*dot_rows_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *const *a, ptrdiff_t a_shift,
+                            const ptrdiff_t *offset, const char *b, char *const *c,
+                            ptrdiff_t c_shift, ptrdiff_t channels, int accumulate);
 typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t width,
                                const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
                                ptrdiff_t c_pitch, int accumulate);
@@ -89,10 +100,11 @@ typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrd
 #define HEIGHTS(X, nv) X(1, nv) X(2, nv) X(3, nv) X(4, nv) X(5, nv) X(6, nv) X(7, nv) X(8, nv)     \
     X(9, nv) X(10, nv) X(11, nv) X(12, nv)
 #define INSTANCE(mr, nv)                                                                           \
-    static void dot_rows_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *a,                  \
-                                     ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,    \
-                                     char *c, ptrdiff_t c_pitch, int accumulate) {                 \
-        dot_rows(mr, nv, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);                 \
+    static void dot_rows_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *const *a,           \
+                                     ptrdiff_t a_shift, const ptrdiff_t *offset, const char *b,    \
+                                     char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,        \
+                                     int accumulate) {                                             \
+        dot_rows(mr, nv, taps, kc, a, a_shift, offset, b, c, c_shift, channels, accumulate);       \
     }                                                                                              \
     static void dot_columns_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *a,               \
                                         ptrdiff_t width, const char *b, ptrdiff_t b_pitch,         \
@@ -112,18 +124,18 @@ static const dot_columns_fn dot_columns_tiles[3][DOT_MR + 1] = {HEIGHTS(ENTRY, 1
 #undef HEIGHTS
 #undef UNROLL
 
-static void run_dot(int parts, ptrdiff_t rows, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
-                    const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
-                    char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
-    (void)parts, (void)stream, (void)m;
+static void run_vectors(ptrdiff_t rows, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
+                        ptrdiff_t a_shift, const ptrdiff_t *offset, const char *b, char *const *c,
+                        ptrdiff_t c_shift, ptrdiff_t channels, int accumulate) {
     for (ptrdiff_t tiles = (rows + DOT_MR - 1) / DOT_MR; tiles > 0; tiles--) {
         ptrdiff_t mr = (rows + tiles - 1) / tiles;
-        dot_rows_tiles[nv][mr](taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate);
-        a += mr * a_pitch;
-        c += mr * c_pitch;
+        dot_rows_tiles[nv][mr](taps, kc, a, a_shift, offset, b, c, c_shift, channels, accumulate);
+        a += mr;
+        c += mr;
         rows -= mr;
     }
 }
+
 static void run_pairs(int parts, ptrdiff_t channels, ptrdiff_t width, int nv, int stream,
                       ptrdiff_t taps, ptrdiff_t kc, const char *a, const char *b, ptrdiff_t b_pitch,
                       const ptrdiff_t *offset, char *c, ptrdiff_t c_pitch, int accumulate,
@@ -137,8 +149,5 @@ static void run_pairs(int parts, ptrdiff_t channels, ptrdiff_t width, int nv, in
         channels -= mr;
     }
 }
-
-static void dot_begin(int rows, int depth) { (void)rows, (void)depth; }
-static void dot_end(void) {}
 
 #endif

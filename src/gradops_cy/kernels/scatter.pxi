@@ -84,7 +84,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
     cdef const char *source
     cdef const char *weights
     cdef const Py_ssize_t *block
-    cdef Py_ssize_t i, r, j, nv, limit, tiles, tile, position, column
+    cdef Py_ssize_t i, r, j, nv, limit, tiles, tile, position, end, column
     cdef Py_ssize_t here = 0
     cdef int fine = 1
     cdef Meanwhile nothing
@@ -114,13 +114,18 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
         for tile in range(tiles):
             if work.b.parts:
                 fetch_next(work, p, i * tiles + tile, work.blocks * tiles)
+            position = total * tile // tiles
+            end = total * (tile + 1) // tiles
+            if work.b.parts and not HAVE_AMX:
+                run_vectors(end - position, nv, 1, window_pitch(work, outputs), row + position, 0, &here,
+                            weights, result + position, column * work.size, 0, 0)
+            elif work.b.parts:
                 position = tile * limit
-                run_dot(work.b.parts, min(limit, total - position), nv, 0, 1,
+                run_amx(work.b.parts, min(limit, total - position), nv, 0, 1,
                         window_pitch(work, outputs), row[position], pitch, &here, weights,
                         result[position] + column * work.size, c_pitch, 0, &nothing)
             else:
-                position = total * tile // tiles
-                run_rows(work.f64, total * (tile + 1) // tiles - position, nv, 1, outputs,
+                run_rows(work.f64, end - position, nv, 1, outputs,
                          row + position, total, 0, weights, result + position, column, 0)
     return fine
 
@@ -144,11 +149,11 @@ cdef int multiply_share(const Work *work, Py_ssize_t thread, Py_ssize_t threads,
     p.next = source_at(work, &task, task.group, p.d, p.h, p.w)
     clear_padding(work, &s)
     if work.b.parts:
-        dot_begin(DOT_ROWS, DOT_K)
+        amx_begin(DOT_ROWS, DOT_K)
     fine = multiply_patch(work, &task, task.group, &p, work.blocks * thread // threads,
                           work.blocks * (thread + 1) // threads, work.product, &s)
     if work.b.parts:
-        dot_end()
+        amx_end()
     return 1 - fine
 
 
