@@ -58,6 +58,11 @@ class Arrays:
         w = rng.standard_normal((first, second, *case.kernel), np.float32)
         return cls(dy, w.astype(DTYPES[dtype]), data)
 
+    def widened(self) -> Arrays:
+        """Return the same values in float32."""
+        single = np.float32
+        return Arrays(self.diff_dst.astype(single), self.weights.astype(single), self.data)
+
     def place(self, array: Array) -> Array:
         """Return a dense copy in the order of the axes, or a part of a wider one."""
         if self.data != "views":
