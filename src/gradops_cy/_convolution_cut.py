@@ -349,7 +349,7 @@ def _dot_need(cut: Cut) -> _Need:
         window=(_window(cut) + beyond) * up(cut.chunk, choice.unit) if choice.windowed else 0,
         # Direct, one tile is stored while the next is computed.
         results=(2 * cut.tile_positions if cut.direct else cut.result_positions) * pitch,
-        pointers=max(choice.work.most, 3 * runs),
+        pointers=3 * max(choice.work.most, runs),
         channels=channels,
         sums=pitch,
         entries=entries,

@@ -2,6 +2,7 @@
 
 cdef enum:
     MOST_POSITIONS = 48     # that meet a panel before the next one
+    TILE_POSITIONS = 12
 
 
 cdef void point_positions(Py_ssize_t width, Py_ssize_t first, Py_ssize_t end, const char *source,
@@ -19,6 +20,49 @@ cdef void point_positions(Py_ssize_t width, Py_ssize_t first, Py_ssize_t end, co
             column = 0
 
 
+cdef bint columns_outside(const Work *work, const Task *task, Py_ssize_t t, Py_ssize_t begin,
+                          Py_ssize_t end) noexcept nogil:
+    """Return whether a tap reads outside in all of some columns."""
+    cdef Py_ssize_t column
+    for column in range(begin, end):
+        if source_of(&work.axis[2], task.start[2], work.tap[3 * t + 2], column) >= 0:
+            return False
+    return True
+
+
+cdef bint reaches_outside(const Work *work, const Task *task, const Py_ssize_t *residue,
+                          Py_ssize_t width) noexcept nogil:
+    """Return whether a tap reads outside in the columns of a whole tile."""
+    cdef Py_ssize_t t
+    if work.b.merge > 1 or width < 2 * TILE_POSITIONS:
+        return False
+    for t in range(residue[3], residue[4]):
+        if columns_outside(work, task, t, 0, TILE_POSITIONS):
+            return True
+        if columns_outside(work, task, t, width - TILE_POSITIONS, width):
+            return True
+    return False
+
+
+cdef Py_ssize_t meet(const Work *work, const Task *task, const Py_ssize_t *residue,
+                     const Py_ssize_t *count, Py_ssize_t jd, Py_ssize_t begin, Py_ssize_t end,
+                     bint wide, const Py_ssize_t *offset, Py_ssize_t *taken,
+                     Py_ssize_t *index) noexcept nogil:
+    """Tell the taps that do not read outside for all of some positions; return how many."""
+    cdef Py_ssize_t row = begin // count[2]
+    cdef Py_ssize_t rows = (end - 1) // count[2] + 1 - row
+    cdef Py_ssize_t found = 0
+    cdef Py_ssize_t t, low, high
+    trim_taps(work, task, residue, jd, row, rows, &low, &high)
+    for t in range(low, high):
+        if wide and (rows_outside(work, task, residue[3] + t, jd, row, rows) or columns_outside(
+                work, task, residue[3] + t, begin % count[2], (end - 1) % count[2] + 1)):
+            continue
+        taken[found], index[found] = offset[t], t
+        found += 1
+    return found
+
+
 cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                           Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                           const Py_ssize_t *residue, const Py_ssize_t *count, char *sums,
@@ -31,9 +75,16 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef const char *source = point_tiles(work, task, group, first, chunk, residue, s, offset, step)
     cdef char *place = result_place(work, task, group, residue, out_step)
     cdef Py_ssize_t unit = element_size(work.b.dtype)
-    cdef Py_ssize_t plane = count[1] * count[2]
-    cdef Py_ssize_t pieces = (plane + MOST_POSITIONS - 1) // MOST_POSITIONS
-    cdef Py_ssize_t jd, piece, i, begin, end, low, high, row, channel
+    cdef Py_ssize_t taps = residue[4] - residue[3]
+    cdef Py_ssize_t *taken = offset + taps
+    cdef Py_ssize_t *index = taken + taps
+    # Where taps are far apart, tiles of single rows do without many of them.
+    cdef bint wide = reaches_outside(work, task, residue, count[2])
+    cdef Py_ssize_t lines = count[1] if wide else 1
+    cdef Py_ssize_t length = count[1] * count[2] // lines
+    cdef Py_ssize_t most = TILE_POSITIONS if wide else MOST_POSITIONS
+    cdef Py_ssize_t pieces = (length + most - 1) // most
+    cdef Py_ssize_t jd, line, piece, i, begin, end, channel
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef const char *a[MOST_POSITIONS]
@@ -45,18 +96,19 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
         out_step[0] = out_step[1] * count[1]
         place = sums - work.block[4 * task.block_begin] * unit
     for jd in range(count[0]):
-        for piece in range(pieces):
-            begin, end = plane * piece // pieces, plane * (piece + 1) // pieces
+        for piece in range(lines * pieces):
+            line = piece // pieces * length
+            begin = line + length * (piece % pieces) // pieces
+            end = line + length * (piece % pieces + 1) // pieces
             point_positions(count[2], begin, end, source + jd * step[0], step,
                             place + jd * out_step[0], out_step, a, c)
-            row = begin // count[2]
-            trim_taps(work, task, residue, jd, row, (end - 1) // count[2] + 1 - row, &low, &high)
+            taps = meet(work, task, residue, count, jd, begin, end, wide, offset, taken, index)
             for i in range(block_begin, block_end):
                 block = work.block + 4 * i
                 channel = block[0]
                 weights = panel_of(work, group, block, first, block[2] * DOT_COLUMNS, s)
-                weights += work.window_size * (residue[3] + low) * kc * block[2] * DOT_COLUMNS
+                weights += work.window_size * residue[3] * kc * block[2] * DOT_COLUMNS
                 # Abreast, a group's channels are where its results are.
-                run_vectors(end - begin, block[2], high - low, kc, a,
-                            channel * work.window_size if work.b.abreast > 1 else 0, offset + low,
+                run_vectors(end - begin, block[2], taps, kc, a,
+                            channel * work.window_size if work.b.abreast > 1 else 0, taken, index,
                             weights, c, channel * unit, block[1] if work.b.direct else 0, more)

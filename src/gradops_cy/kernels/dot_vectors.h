@@ -40,18 +40,18 @@ INLINE void dot_round(const int mr, const int nv, char *const *c, ptrdiff_t c_sh
     }
 }
 
-/* mr positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[t][k].
+/* mr positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[index[t]][k].
  * a, c: a pointer for each position, a_shift and c_shift bytes on; c is bfloat16 for `channels`, or
- * where there are none float; b: panel [tap][kc/2][nv*16][2]; offsets in bytes. */
+ * where there are none float; panel [tap][kc/2][nv*16][2]; offsets in bytes. */
 INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
-                     ptrdiff_t a_shift, const ptrdiff_t *offset, const char *b, char *const *c,
-                     ptrdiff_t c_shift, ptrdiff_t channels, int accumulate) {
+                     ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
+                     const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels, int accumulate) {
     __m512 acc[DOT_MR][2];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
             acc[m][v] = accumulate ? _mm512_loadu_ps(c[m] + c_shift + 64 * v) : _mm512_setzero_ps();
     for (ptrdiff_t t = 0; t < taps; t++) {
-        const char *row[DOT_MR];
+        const char *row[DOT_MR], *b = panel + index[t] * kc * nv * 32;
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + (a_shift + offset[t]);
         ptrdiff_t k = 0;
         for (; k + 2 * DOT_STEPS <= kc; k += 2 * DOT_STEPS, b += 64 * DOT_STEPS * nv)
@@ -91,8 +91,8 @@ INLINE void dot_columns(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc
 }
 
 typedef void (*dot_rows_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *const *a, ptrdiff_t a_shift,
-                            const ptrdiff_t *offset, const char *b, char *const *c,
-                            ptrdiff_t c_shift, ptrdiff_t channels, int accumulate);
+                            const ptrdiff_t *offset, const ptrdiff_t *index, const char *panel,
+                            char *const *c, ptrdiff_t c_shift, ptrdiff_t channels, int accumulate);
 typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t width,
                                const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
                                ptrdiff_t c_pitch, int accumulate);
@@ -101,10 +101,11 @@ typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrd
     X(9, nv) X(10, nv) X(11, nv) X(12, nv)
 #define INSTANCE(mr, nv)                                                                           \
     static void dot_rows_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *const *a,           \
-                                     ptrdiff_t a_shift, const ptrdiff_t *offset, const char *b,    \
-                                     char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,        \
-                                     int accumulate) {                                             \
-        dot_rows(mr, nv, taps, kc, a, a_shift, offset, b, c, c_shift, channels, accumulate);       \
+                                     ptrdiff_t a_shift, const ptrdiff_t *offset,                   \
+                                     const ptrdiff_t *index, const char *panel, char *const *c,    \
+                                     ptrdiff_t c_shift, ptrdiff_t channels, int accumulate) {      \
+        dot_rows(mr, nv, taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels,         \
+                 accumulate);                                                                      \
     }                                                                                              \
     static void dot_columns_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *a,               \
                                         ptrdiff_t width, const char *b, ptrdiff_t b_pitch,         \
@@ -125,11 +126,13 @@ static const dot_columns_fn dot_columns_tiles[3][DOT_MR + 1] = {HEIGHTS(ENTRY, 1
 #undef UNROLL
 
 static void run_vectors(ptrdiff_t rows, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
-                        ptrdiff_t a_shift, const ptrdiff_t *offset, const char *b, char *const *c,
-                        ptrdiff_t c_shift, ptrdiff_t channels, int accumulate) {
+                        ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
+                        const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
+                        int accumulate) {
     for (ptrdiff_t tiles = (rows + DOT_MR - 1) / DOT_MR; tiles > 0; tiles--) {
         ptrdiff_t mr = (rows + tiles - 1) / tiles;
-        dot_rows_tiles[nv][mr](taps, kc, a, a_shift, offset, b, c, c_shift, channels, accumulate);
+        dot_rows_tiles[nv][mr](taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels,
+                               accumulate);
         a += mr;
         c += mr;
         rows -= mr;
