@@ -33,6 +33,8 @@ DOT_PANELS = 1 << 18
 # What a plan takes for granted of the values; whatever breaks it takes another plan. That sums of
 # bfloat16 parts are finite, that the weights are, or nothing.
 MODERATE, FINITE, NOTHING = range(3)
+# Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
+BESIDE = 64
 # A row longer than this is cut into blocks.
 BLOCK_WIDTH = 2048
 
@@ -227,7 +229,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         if abreast > 1:
             problem = replace(given, groups=given.groups // abreast)
         else:
-            beside = _taps_beside(given, parts)
+            beside = _taps_beside(given, parts, tiles)
     zero_first = _convolution_taps.zero_first(problem)
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
     plain = problem.dtype in (0, 3)
@@ -300,14 +302,14 @@ def _groups_abreast(problem: ConvProblem, parts: int) -> int:
     return 2 if parts == 1 and fits and problem.groups % 2 == 0 else 1
 
 
-def _taps_beside(problem: ConvProblem, parts: int) -> int:
+def _taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
     """Return how many taps make one of a DOT tile's depth: those of a row, or 1.
 
     Where entries of the window that follow each other are no deeper than a tile.
     """
     outputs, width = problem.output_channels, problem.kernel[2]
     follow = problem.strides[2] == problem.dilations[2] == 1
-    fits = outputs % 2 == 0 and width * outputs <= DOT_K
+    fits = outputs % 2 == 0 and (width * outputs <= DOT_K if tiles.amx else outputs <= BESIDE)
     return width if parts == 1 and follow and fits else 1
 
 
@@ -378,7 +380,7 @@ def choose_kernel(
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
     if parts:
-        deep = outputs * _taps_beside(problem, parts)
+        deep = outputs * _taps_beside(problem, parts, tiles)
         grain = DOT_K if tiles.amx else 2
         whole = inputs / up(inputs, DOT_COLUMNS) * deep / up(deep, grain)
         scores[DOT] = rate * whole * (1 if last else move)
