@@ -131,6 +131,14 @@ class Cut:
         scattered = choice.out_steps[2] > 1 and not choice.layout.diff_src_channels_last
         return scattered and self.class_splits == 1 and not choice.zero_first
 
+    @property
+    def rounded(self) -> bool:
+        """Whether whole sums are rounded on their way from registers to scratch."""
+        choice = self.choice
+        whole = self.chunk >= choice.problem.output_channels and not choice.layout.accumulate
+        vectors = choice.kernel == DOT and not choice.tiles.amx
+        return vectors and whole and not self.interleave
+
     @cached_property
     def axes(self) -> list[Axis]:
         """The tables of the three axes."""

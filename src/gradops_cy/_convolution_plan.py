@@ -149,6 +149,7 @@ class Plan:
             "windowed": int(choice.windowed),
             "direct": int(cut.direct),
             "flatten": int(cut.flatten),
+            "rounded": int(cut.rounded),
             "exact_halo": int(choice.exact_halo),
             "interleave": int(cut.interleave),
             "parts": choice.parts,

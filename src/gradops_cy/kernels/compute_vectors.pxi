@@ -75,6 +75,7 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef const char *source = point_tiles(work, task, group, first, chunk, residue, s, offset, step)
     cdef char *place = result_place(work, task, group, residue, out_step)
     cdef Py_ssize_t unit = element_size(work.b.dtype)
+    cdef bint rounded = work.b.direct or work.b.rounded
     cdef Py_ssize_t taps = residue[4] - residue[3]
     cdef Py_ssize_t *taken = offset + taps
     cdef Py_ssize_t *index = taken + taps
@@ -90,8 +91,8 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef const char *a[MOST_POSITIONS]
     cdef char *c[MOST_POSITIONS]
     if not work.b.direct:
-        unit = work.size
-        out_step[2] = work.b.result_pitch * work.size
+        unit = work.result_size
+        out_step[2] = work.b.result_pitch * unit
         out_step[1] = out_step[2] * count[2]
         out_step[0] = out_step[1] * count[1]
         place = sums - work.block[4 * task.block_begin] * unit
@@ -111,4 +112,4 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
                 # Abreast, a group's channels are where its results are.
                 run_vectors(end - begin, block[2], taps, kc, a,
                             channel * work.window_size if work.b.abreast > 1 else 0, taken, index,
-                            weights, c, channel * unit, block[1] if work.b.direct else 0, more)
+                            weights, c, channel * unit, block[1] if rounded else 0, more)

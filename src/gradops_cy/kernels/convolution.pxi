@@ -120,6 +120,7 @@ cdef struct Blocking:
     int windowed
     int direct
     int flatten
+    int rounded         # results in scratch are as they will be stored
     int exact_halo
     int interleave
     int parts           # of bf16, that DOT tiles multiply: more than one for f16 and f32, or 0
@@ -225,6 +226,8 @@ cdef struct Work:
     Py_ssize_t size                 # bytes of the type that sums
     Py_ssize_t window_size          # bytes of the type that multiplies
     int load_dtype                  # what load_row makes of diff_dst
+    int result_dtype                # what store_row makes of results in scratch
+    Py_ssize_t result_size          # bytes of one
     Py_ssize_t lanes
     Py_ssize_t classes
     const Py_ssize_t *residue       # [classes][5]: residues d, h, w; first and last + 1 of taps
@@ -339,7 +342,7 @@ cdef inline bint channels_first(const Work *work) noexcept nogil:
 
 cdef inline Py_ssize_t result_unit(const Work *work) noexcept nogil:
     """Return the bytes of scratch from position to position of the results."""
-    return work.size if channels_first(work) else work.b.result_pitch * work.size
+    return work.result_size * (1 if channels_first(work) else work.b.result_pitch)
 
 
 include "split.pxi"
@@ -514,6 +517,8 @@ cdef class Program:
         work.size = compute_size(blocking.dtype)
         work.window_size = 2 * blocking.parts if blocking.parts else work.size
         work.load_dtype = RAW16 if blocking.parts == 1 else blocking.dtype
+        work.result_dtype = RAW16 if blocking.rounded else blocking.dtype
+        work.result_size = 2 if blocking.rounded else work.size
         work.lanes = VECTOR_BYTES // work.size
         work.classes = residues.shape[0]
         work.residue = &residues[0, 0]

@@ -9,7 +9,7 @@
 #include "simd.h"
 
 /* RAW16 is no tensor's dtype: it moves 16-bit elements as they are, for kernels that compute on
- * halves. */
+ * halves or have rounded. */
 enum { F32 = 0, F16 = 1, BF16 = 2, F64 = 3, RAW16 = 4 };
 
 /* Call the function that `name` is for a tensor's dtype: name_f32, name_f16 and so on. */

@@ -187,7 +187,10 @@ static void load_rows(int dtype, const char *src, ptrdiff_t src_pitch, ptrdiff_t
  * src_stride in elements, dst_stride in bytes. */
 static void store_row(int dtype, const void *src, ptrdiff_t src_stride, char *dst,
                       ptrdiff_t dst_stride, ptrdiff_t n, int accumulate) {
-    BY_DTYPE(dtype, store_row, src, src_stride, dst, dst_stride, n, accumulate);
+    if (dtype == RAW16)
+        for (ptrdiff_t j = 0; j < n; j++)
+            memcpy(dst + j * dst_stride, (const uint16_t *)src + j * src_stride, 2);
+    else BY_DTYPE(dtype, store_row, src, src_stride, dst, dst_stride, n, accumulate);
 }
 
 /* store_row for `rows` contiguous rows; src_pitch in elements, dst_pitch in bytes. */

@@ -50,9 +50,9 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
     """
     cdef Py_ssize_t channel_stride = work.diff_src.stride[1]
     cdef Py_ssize_t channels = r.channels
-    cdef int dtype = work.b.dtype
+    cdef int dtype = work.result_dtype
     cdef int add = work.accumulate
-    cdef Py_ssize_t size = work.size
+    cdef Py_ssize_t size = work.result_size
     cdef Py_ssize_t step = r.step[2]
     cdef Py_ssize_t j, i, rows, strip
     cdef bint plain = element_size(dtype) == size and not add
@@ -146,7 +146,7 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
         for jd in range(count[0]):
             for jh in range(count[1]):
                 store_line(work, r, c + (jd * pitch[0] + jh * pitch[1]) * r.position_pitch
-                           * work.size, dst + jd * r.step[0] + jh * r.step[1], count[2], staging)
+                           * work.result_size, dst + jd * r.step[0] + jh * r.step[1], count[2], staging)
         return
     r.waiting[r.streams] = c
     r.pitch[r.streams][0], r.pitch[r.streams][1] = pitch[0], pitch[1]
