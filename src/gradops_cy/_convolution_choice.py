@@ -87,13 +87,14 @@ class Choice:
     """The kernel of a problem in one layout, and what follows from it alone."""
 
     given: ConvProblem
-    problem: ConvProblem  # the one given, what unfolding it leaves, or that of groups abreast
+    problem: ConvProblem  # the one given, what unfolding it leaves, of groups abreast or of pairs
     layout: Layout
     assumed: int
     tiles: Tiles
     kernel: int
     abreast: int  # groups that are taken for one, each with DOT tiles of its own; or 1
     beside: int  # taps of a row that are one DOT tile deep; or 1
+    paired: bool  # GROUPED takes two channels of diff_dst for one
     unfolds: bool  # the window holds all taps side by side
     parts: int  # of bfloat16, that DOT tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
@@ -230,6 +231,9 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
             problem = replace(given, groups=given.groups // abreast)
         else:
             beside = _taps_beside(given, parts, tiles)
+    paired = kernel == GROUPED and _pairs_channels(given, layout, tiles, assumed)
+    if paired:
+        problem = replace(given, diff_dst_channels=given.diff_dst_channels // 2)
     zero_first = _convolution_taps.zero_first(problem)
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
     plain = problem.dtype in (0, 3)
@@ -264,6 +268,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         kernel,
         abreast=abreast,
         beside=beside,
+        paired=paired,
         unfolds=unfolds,
         parts=parts if kernel in (DOT, PAIRS, SCATTER) else 0,
         windowed=windowed,
@@ -290,6 +295,17 @@ def dot_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:
         if not tiles.amx or not again or not _convolution_split.pays(problem, tiles.lanes, tile):
             return 0
     return parts
+
+
+def _pairs_channels(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int) -> bool:
+    """Return whether GROUPED multiplies pairs of bfloat16 channels that it finds side by side.
+
+    Vectors do; AMX processors multiply float32 as fast.
+    """
+    vectors = problem.dtype == 2 and tiles.bf16_rate > 0 and not tiles.amx
+    few = problem.input_channels < tiles.lanes and problem.output_channels % 2 == 0
+    direct = layout.diff_dst_channels_last and layout.diff_src_channels_last
+    return vectors and few and direct and assumed != NOTHING
 
 
 def _groups_abreast(problem: ConvProblem, parts: int) -> int:
@@ -377,6 +393,8 @@ def choose_kernel(
     if parts < 2 and grouped and inputs <= lanes and (direct or not zero_first):
         few = prod(counts[1:]) <= 256 or prod(out_steps) > 1
         scores[GROUPED] = _convolution_grouped.score(problem, lanes, direct, few, move)
+        if _pairs_channels(problem, layout, tiles, assumed):
+            scores[GROUPED] *= DOT_RATE
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
     if parts:

@@ -154,6 +154,7 @@ class Plan:
             "interleave": int(cut.interleave),
             "parts": choice.parts,
             "broadcast": int(choice.broadcasts),
+            "paired": int(choice.paired),
             "abreast": choice.abreast,
             "unfold": cut.unfold,
             "joins": self._joins,

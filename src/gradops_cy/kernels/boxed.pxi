@@ -81,6 +81,8 @@ cdef int run_lanes(const Work *work, const Task *task, char *scratch) noexcept n
     cdef Tensor y = work.diff_src
     cdef Py_ssize_t first = task.group * work.b.output_channels
     cdef Scratch s
+    if work.b.paired:
+        x.stride[1] *= 2
     x.data += task.image * x.stride[0] + first * x.stride[1]
     y.data += task.image * y.stride[0] + task.group * work.b.input_channels * y.stride[1]
     if work.b.windowed:

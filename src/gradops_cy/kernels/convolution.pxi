@@ -125,6 +125,7 @@ cdef struct Blocking:
     int interleave
     int parts           # of bf16, that DOT tiles multiply: more than one for f16 and f32, or 0
     int broadcast       # GROUPED: a vector of lanes is of one group
+    int paired          # GROUPED: a channel of diff_dst is two of bfloat16, which are multiplied at once
     int abreast         # DOT: groups that are taken for one; or 1
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
     int joins           # axes that stand in the rows of the last one
@@ -199,6 +200,7 @@ cdef struct Weights:
     int parts                       # of bf16, k in whole tiles; or 0
     int tiles                       # PAIRS: as the left-hand factor of DOT
     int over_groups                 # lanes run over all groups
+    int paired                      # two of bfloat16 are one element
     int order
     Py_ssize_t size                 # bytes of an element of the panels
     Py_ssize_t unit                 # bytes of an element of the weights
@@ -530,6 +532,7 @@ cdef class Program:
         w.tiles = blocking.kernel == PAIRS
         w.over_groups = blocking.kernel == DEPTHWISE or (
             blocking.kernel == GROUPED and not blocking.broadcast)
+        w.paired = blocking.paired
         w.dtype = blocking.dtype
         w.load_dtype = work.load_dtype
         w.f64 = work.f64

@@ -27,6 +27,7 @@ typedef struct {
     int accumulate;
     /* Of grouped.h: the k's of each tap. */
     int broadcast;                  /* ... are scalars, not vectors */
+    int paired;                     /* ... are pairs of bfloat16 */
     ptrdiff_t depth;
     ptrdiff_t source_pitch;         /* from k to k */
     ptrdiff_t panel;                /* elements from k to k */

@@ -16,6 +16,7 @@ cdef extern from "depthwise.h" nogil:
         Py_ssize_t high
         int accumulate
         int broadcast
+        int paired
         Py_ssize_t depth
         Py_ssize_t source_pitch
         Py_ssize_t panel

@@ -5,6 +5,9 @@
  * of diff_dst is spread once, by permutations of whole vectors, into a few rows that stay in the
  * first-level cache for every tap, position and residue class that reads them.
  *
+ * Two bfloat16 channels of a group, where their products can be added at once, are one element of four
+ * bytes: all of this with half the k's.
+ *
  * Where a vector is of one group, the rows hold that group's channels as they are, and the tile
  * broadcasts them. */
 #ifndef GRADOPS_GROUPED_H
@@ -34,6 +37,9 @@ typedef struct {
 #else
 #define GROUP_HEIGHTS(X) LOW_HEIGHTS(X)
 #endif
+
+/* What the tile multiplies: spread vectors, single channels, or spread pairs of bfloat16. */
+enum { SPREAD, BROADCAST, PAIRED };
 
 /* Positions that are loaded before any is stored. */
 #define SPREAD_AT_ONCE (VECTOR_REGISTERS / 4)

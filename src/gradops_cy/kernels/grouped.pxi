@@ -172,13 +172,14 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
     cdef Py_ssize_t step_d = depth.out_step * y.stride[2]
     cdef Py_ssize_t step_h = height.out_step * y.stride[3]
     cdef Py_ssize_t jd, jh, c, t, yd, yh, slot
+    cdef int from_dtype = F32 if work.b.paired else dtype   # a pair moves as if it were a float
     cdef const LaneClass *p
     cdef char *dst
     cdef Span span
     span.row, span.weight = ring.row, ring.weight
     span.depth, span.panel, span.source_pitch = s.depth, panel_pitch(work), s.pitch
     span.weight_pitch = s.depth * span.panel
-    span.broadcast = work.b.broadcast
+    span.broadcast, span.paired = work.b.broadcast, work.b.paired
     span.dst_step = work.axis[2].out_step * y.stride[4]
     span.accumulate = work.accumulate and work.b.direct
     for slot in range(ring.slots):
@@ -195,8 +196,8 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
                     yd = source_of(depth, task.start[0], p.tap[3 * t], jd)
                     yh = source_of(height, task.start[1], p.tap[3 * t + 1], jh)
                     if yd >= 0 and yh >= 0:
-                        ring.row[span.rows] = spread_slot(work, s, dtype, x, yd, yh, p.tap + 3 * t,
-                                                          ring)
+                        ring.row[span.rows] = spread_slot(work, s, from_dtype, x, yd, yh,
+                                                          p.tap + 3 * t, ring)
                         ring.weight[span.rows] = weights + work.size * (
                             (p.first_tap + t) * span.weight_pitch)
                         span.rows += 1

@@ -44,10 +44,10 @@ INLINE VEC NAME(permute)(VEC v, IVEC index) {
         UNROLL for (int t = 0; t < width; t++)                                                     \
             w[t] = *(const VEC *)(weight + t * span->weight_pitch + k * span->panel);              \
         UNROLL for (int e = 0; e < mr + width - 1; e++) {                                          \
-            VEC x = NAME(of_entry)(broadcast, from + e * VECTOR_BYTES);                            \
+            VEC x = NAME(of_entry)(kind == BROADCAST, from + e * VECTOR_BYTES);                            \
             HOLD_VECTOR(x);                                                                        \
             UNROLL for (int t = 0; t < width; t++)                                                 \
-                if (e >= t && e - t < mr) acc[e - t] += w[t] * x;                                  \
+                if (e >= t && e - t < mr) acc[e - t] = NAME(add_product)(kind, acc[e - t], w[t], x); \
         }                                                                                          \
     }
 
@@ -56,11 +56,19 @@ INLINE VEC NAME(of_entry)(const int broadcast, const char *entry) {
     return *(const VEC *)entry;
 }
 
+INLINE VEC NAME(add_product)(const int kind, VEC sum, VEC w, VEC x) {
+#if BF16_RATE
+    if (kind == PAIRED && sizeof(REAL) == 4)
+        return (VEC)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)x);
+#endif
+    return sum + w * x;
+}
+
 /* The sums of mr positions from `first` on, of one vector of lanes. */
-INLINE void NAME(group_tile)(const int mr, const int broadcast, const Span *span, ptrdiff_t first,
+INLINE void NAME(group_tile)(const int mr, const int kind, const Span *span, ptrdiff_t first,
                              char *dst, ptrdiff_t dst_step) {
     VEC acc[GROUP_MR];
-    const ptrdiff_t columns = broadcast ? LANES : 1; /* k's of an entry */
+    const ptrdiff_t columns = kind == BROADCAST ? LANES : 1; /* k's of an entry */
     UNROLL for (int m = 0; m < mr; m++) acc[m] = (VEC){0};
     for (ptrdiff_t r = 0; r < span->rows; r++) {
         const char *row = span->row[r] + first * VECTOR_BYTES;
@@ -89,14 +97,21 @@ INLINE void NAME(group_tile)(const int mr, const int broadcast, const Span *span
 #define INSTANCE(MR)                                                                               \
     static void NAME(group_tile_##MR)(const Span *span, ptrdiff_t first, char *dst,                \
                                       ptrdiff_t dst_step) {                                        \
-        NAME(group_tile)(MR, 0, span, first, dst, dst_step);                                       \
+        NAME(group_tile)(MR, SPREAD, span, first, dst, dst_step);                                       \
     }
 GROUP_HEIGHTS(INSTANCE)
 #undef INSTANCE
 #define INSTANCE(MR)                                                                               \
     static void NAME(broadcast_tile_##MR)(const Span *span, ptrdiff_t first, char *dst,            \
                                           ptrdiff_t dst_step) {                                    \
-        NAME(group_tile)(MR, 1, span, first, dst, dst_step);                                       \
+        NAME(group_tile)(MR, BROADCAST, span, first, dst, dst_step);                                       \
+    }
+GROUP_HEIGHTS(INSTANCE)
+#undef INSTANCE
+#define INSTANCE(MR)                                                                               \
+    static void NAME(paired_tile_##MR)(const Span *span, ptrdiff_t first, char *dst,               \
+                                       ptrdiff_t dst_step) {                                       \
+        NAME(group_tile)(MR, PAIRED, span, first, dst, dst_step);                                  \
     }
 GROUP_HEIGHTS(INSTANCE)
 #undef INSTANCE
@@ -108,6 +123,9 @@ static const NAME(group_fn) NAME(group_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
 #undef ENTRY
 #define ENTRY(MR) NAME(broadcast_tile_##MR),
 static const NAME(group_fn) NAME(broadcast_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
+#undef ENTRY
+#define ENTRY(MR) NAME(paired_tile_##MR),
+static const NAME(group_fn) NAME(paired_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
 #undef ENTRY
 #endif
 
@@ -183,7 +201,8 @@ static void NAME(spread)(const Spread *s, const char *src, ptrdiff_t step, ptrdi
 static void NAME(group_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, ptrdiff_t lanes,
                              char *dst) {
     VEC sums[GROUP_MR];
-    const SUM(group_fn) *tile = span->broadcast ? SUM(broadcast_tiles) : SUM(group_tiles);
+    const SUM(group_fn) *tile = span->broadcast ? SUM(broadcast_tiles)
+                              : span->paired    ? SUM(paired_tiles) : SUM(group_tiles);
     ptrdiff_t tiles = (positions + GROUP_MR - 1) / GROUP_MR, j = 0;
     const int in_place = SIZE == sizeof(REAL) && lanes == LANES && !span->accumulate;
     dst += first * span->dst_step;

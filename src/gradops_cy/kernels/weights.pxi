@@ -229,6 +229,17 @@ cdef int pack_chunk(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     return pack_panel(w, group, block, first, chunk, panel, staging)
 
 
+cdef int pair_lanes(const Weights *w, const char *src, unsigned short *dst) noexcept nogil:
+    """Pack two rows of k of all groups; return whether all of them are finite."""
+    cdef Py_ssize_t group, i, k
+    for group in range(w.groups):
+        for i in range(w.inputs):
+            for k in range(2):
+                dst[2 * (group * w.inputs + i) + k] = (<const unsigned short *> (
+                    src + group * w.stride[0] + i * w.stride[2] + k * w.stride[1]))[0]
+    return all_finite_bf16(dst, 2 * w.groups * w.inputs)
+
+
 cdef int pack_lanes(const Weights *w, Py_ssize_t t, char *panel) noexcept nogil:
     """Pack one tap of all groups over the lanes; return whether all of it is finite."""
     cdef Py_ssize_t inputs = w.inputs
@@ -237,7 +248,11 @@ cdef int pack_lanes(const Weights *w, Py_ssize_t t, char *panel) noexcept nogil:
     cdef char *dst = panel + t * w.channels * w.group_panel * w.size
     cdef int finite = 1
     for k in range(w.channels):
-        src = tap_data(w, 0, t) + k * w.stride[1]
+        src = tap_data(w, 0, t) + k * (1 + w.paired) * w.stride[1]
+        if w.paired:
+            finite &= pair_lanes(w, src, <unsigned short *> dst)
+            dst += w.group_panel * w.size
+            continue
         if inputs == 1:
             load_row(w.load_dtype, src, w.stride[0], w.groups, dst)
         else:
