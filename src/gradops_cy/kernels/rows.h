@@ -196,7 +196,10 @@ static void store_row(int dtype, const void *src, ptrdiff_t src_stride, char *ds
 /* store_row for `rows` contiguous rows; src_pitch in elements, dst_pitch in bytes. */
 static void store_rows(int dtype, const void *src, ptrdiff_t src_pitch, char *dst,
                        ptrdiff_t dst_pitch, ptrdiff_t rows, ptrdiff_t n, int accumulate) {
-    BY_DTYPE(dtype, store_rows, src, src_pitch, dst, dst_pitch, rows, n, accumulate);
+    if (dtype == RAW16)
+        for (ptrdiff_t i = 0; i < rows; i++)
+            memcpy(dst + i * dst_pitch, (const uint16_t *)src + i * src_pitch, 2 * (size_t)n);
+    else BY_DTYPE(dtype, store_rows, src, src_pitch, dst, dst_pitch, rows, n, accumulate);
 }
 
 #endif
