@@ -406,7 +406,7 @@ def _lanes_need(cut: Cut) -> _Need:
     if choice.windowed:
         window = channels * prod(axis.extent for axis in cut.axes)
         results = pitch * prod(map(mul, cut.block, choice.out_steps))
-    pointers = 4 * choice.work.most
+    pointers = 8 * choice.work.most
     if choice.kernel == GROUPED:
         window += cut.ring_elements
         pointers = _convolution_grouped.pointers(

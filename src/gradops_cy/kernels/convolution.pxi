@@ -125,7 +125,7 @@ cdef struct Blocking:
     int interleave
     int parts           # of bf16, that DOT tiles multiply: more than one for f16 and f32, or 0
     int broadcast       # GROUPED: a vector of lanes is of one group
-    int paired          # GROUPED: a channel of diff_dst is two of bfloat16, which are multiplied at once
+    int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
     int abreast         # DOT: groups that are taken for one; or 1
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
     int joins           # axes that stand in the rows of the last one

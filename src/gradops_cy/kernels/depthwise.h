@@ -12,6 +12,14 @@
 
 #include "vector_io.h"
 
+/* Taps of a row of which each reads for a position what the one before reads for the next: all of them,
+ * or with strides every so many. Entry j + tap is what position j reads. */
+typedef struct {
+    ptrdiff_t taps;
+    ptrdiff_t offset;               /* from row to entry 0 */
+    ptrdiff_t low, high;            /* the entries that lie inside */
+} Slide;
+
 /* What a span reads; bytes, except `weight_pitch` and the sizes of arrays. */
 typedef struct {
     ptrdiff_t rows;                 /* rows of taps that lie inside diff_dst */
@@ -22,8 +30,9 @@ typedef struct {
     const ptrdiff_t *offset;        /* [taps]: from row to what the tap reads at the first position */
     ptrdiff_t step;                 /* from position to position in diff_dst */
     ptrdiff_t dst_step;             /* ... and in diff_src */
-    int sliding;                    /* a position reads at a tap what the next reads at the one before */
-    ptrdiff_t low, high;            /* if so, which entries lie inside: position j reads j + tap */
+    int sliding;                    /* taps slide: */
+    ptrdiff_t slides;
+    const Slide *slide;             /* [slides], each beginning with the tap after the one before's */
     int accumulate;
     /* Of grouped.h: the k's of each tap. */
     int broadcast;                  /* ... are scalars, not vectors */

@@ -2,6 +2,11 @@
 # their channels last, else from a window of a box of diff_dst to a box of results in scratch.
 
 cdef extern from "depthwise.h" nogil:
+    ctypedef struct Slide:
+        Py_ssize_t taps
+        Py_ssize_t offset
+        Py_ssize_t low
+        Py_ssize_t high
     ctypedef struct Span:
         Py_ssize_t rows
         const char **row
@@ -12,8 +17,8 @@ cdef extern from "depthwise.h" nogil:
         Py_ssize_t step
         Py_ssize_t dst_step
         int sliding
-        Py_ssize_t low
-        Py_ssize_t high
+        Py_ssize_t slides
+        const Slide *slide
         int accumulate
         int broadcast
         int paired
@@ -33,6 +38,18 @@ cdef bint taps_slide(const Py_ssize_t *reach, Py_ssize_t taps, Py_ssize_t step) 
         if reach[t] - reach[t - 1] != step:
             return False
     return True
+
+
+cdef Py_ssize_t slides_of(const Py_ssize_t *reach, Py_ssize_t taps, Py_ssize_t step) noexcept nogil:
+    """Return how many taps on a position reads what the next one reads; 0 if no tap does."""
+    cdef Py_ssize_t slides = 1
+    cdef Py_ssize_t t
+    while slides < taps and reach[slides] - reach[0] < step:
+        slides += 1
+    for t in range(slides, taps):
+        if reach[t] - reach[t - slides] != step:
+            return 0
+    return slides if slides < taps or taps == 1 else 0
 
 
 cdef void run_spans(const Work *work, Span *span, int dtype, Py_ssize_t channels,
@@ -87,6 +104,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     cdef Py_ssize_t *reach = offset + all_taps
     cdef const char **row = <const char **> (reach + all_taps)
     cdef const char **weight = row + all_taps
+    cdef Slide *slide = <Slide *> (weight + all_taps)
     cdef Py_ssize_t taps = 0
     cdef Py_ssize_t count = positions(width, task.start[2], residue[2])
     cdef Py_ssize_t t, jd, jh, yd, yh
@@ -97,12 +115,17 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         reach[taps] = width.offset[tap[3 * taps + 2]] + task.start[2] * width.in_step
         offset[taps] = reach[taps] * x.stride[4]
         taps += 1
+    span.slides = slides_of(reach, taps, width.in_step)
     # Two taps of elements that are not converted gain nothing.
-    span.sliding = (taps >= (1 if element_size(dtype) < work.size else 3)
-                    and taps_slide(reach, taps, width.in_step))
+    span.sliding = (span.slides > 1
+                    or (span.slides == 1 and taps >= (1 if element_size(dtype) < work.size else 3)))
+    span.slide = slide
     if span.sliding:
-        span.taps, span.offset = taps, offset
-        clip_run(reach[0], width.in_step, count + taps - 1, width.source, &span.low, &span.high)
+        for t in range(span.slides):
+            slide[t].taps = (taps - t + span.slides - 1) // span.slides
+            slide[t].offset = offset[t]
+            clip_run(reach[t], width.in_step, count + slide[t].taps - 1, width.source,
+                     &slide[t].low, &slide[t].high)
     span.row, span.weight = row, weight
     span.weight_pitch = work.b.group_panel
     span.step = width.in_step * x.stride[4]

@@ -8,7 +8,7 @@
 #define SLIDE(width)                                                                               \
     do {                                                                                           \
         VEC w[width][SPAN_NV];                                                                     \
-        UNROLL for (int t = 0; t < width; t++, weight += span->weight_pitch)                       \
+        UNROLL for (int t = 0; t < width; t++, weight += pitch)                                    \
             UNROLL for (int v = 0; v < nv; v++) w[t][v] = *(const VEC *)(weight + v * LANES);      \
         UNROLL for (int e = 0; e < mr + width - 1; e++, source += span->step) {                    \
             if (slides && (size_t)(tap + e - low) >= inside) continue;                             \
@@ -23,25 +23,32 @@
         tap += width;                                                                              \
     } while (0)
 
-/* mr positions from `first` on x nv vectors of channels; the last vector has `last` lanes. */
+/* mr positions from `first` on x nv vectors of channels; the last vector has `last` lanes. `slides`: 0 if
+ * no taps slide, 1 if all of a row do, or 2. */
 INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const int last,
                             const Span *span, ptrdiff_t first, ptrdiff_t channel, char *dst) {
     VEC acc[SPAN_MR][SPAN_NV];
-    const ptrdiff_t low = span->low - first;
-    const size_t inside = (size_t)(span->high - span->low);
+    const ptrdiff_t sets = slides > 1 ? span->slides : 1, pitch = sets * span->weight_pitch;
     UNROLL for (int m = 0; m < mr; m++) UNROLL for (int v = 0; v < nv; v++) acc[m][v] = (VEC){0};
     for (ptrdiff_t r = 0; r < span->rows; r++) {
         const char *row = span->row[r] + first * span->step + channel * SIZE;
-        const REAL *weight = (const REAL *)span->weight[r] + channel;
-        ptrdiff_t tap = 0;
-        while (tap < span->taps) {
-            const char *source = row + span->offset[tap];
-            ptrdiff_t width = slides ? span->taps - tap : 1;
-            if (mr > 4 && width >= 7) SLIDE(7);
-            else if (mr > 4 && width >= 5) SLIDE(5);
-            else if (width >= 3) SLIDE(3);
-            else if (width == 2) SLIDE(2);
-            else SLIDE(1);
+        const REAL *weights = (const REAL *)span->weight[r] + channel;
+        for (ptrdiff_t i = 0; i < sets; i++, weights += span->weight_pitch) {
+            const Slide *s = slides ? span->slide + i : NULL;
+            const REAL *weight = weights;
+            const ptrdiff_t low = slides ? s->low - first : 0;
+            const size_t inside = slides ? (size_t)(s->high - s->low) : 0;
+            const ptrdiff_t taps = slides ? s->taps : span->taps;
+            ptrdiff_t tap = 0;
+            while (tap < taps) {
+                const char *source = row + (slides ? s->offset + tap * span->step : span->offset[tap]);
+                ptrdiff_t width = slides ? taps - tap : 1;
+                if (mr > 4 && width >= 7) SLIDE(7);
+                else if (mr > 4 && width >= 5) SLIDE(5);
+                else if (width >= 3) SLIDE(3);
+                else if (width == 2) SLIDE(2);
+                else SLIDE(1);
+            }
         }
     }
     dst += first * span->dst_step + channel * SIZE;
@@ -74,7 +81,8 @@ INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const 
 #define INSTANCE(MR)                                                                               \
     static void NAME(slide_##MR)(const Span *span, ptrdiff_t first, ptrdiff_t end, char *dst) {    \
         const ptrdiff_t begin = 0;                                                                 \
-        CHANNELS(1, MR, 2);                                                                        \
+        if (span->slides > 1) CHANNELS(2, MR, 2);                                                  \
+        else CHANNELS(1, MR, 2);                                                                   \
     }
 SPAN_HEIGHTS(INSTANCE)
 #undef INSTANCE
