@@ -35,7 +35,7 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     --------
     >>> import gradops_cy
     >>> gradops_cy.show_config("dicts")["kernels"]["supported"]  # doctest: +SKIP
-    ['v2', 'v3', 'v4', 'amx']
+    ['v2', 'v3', 'v4', 'v4bf16', 'amx']
     """
     if mode not in ("stdout", "dicts"):
         raise ValueError(f"show_config: mode must be 'stdout' or 'dicts', got {mode!r}")
