@@ -285,6 +285,8 @@ class Plan:
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
         if choice.over_groups:
             tile = f"vectors of {choice.lanes} channels"
+        elif choice.dot and _convolution_columns.step(choice) == 1:
+            tile = f"{cut.nv} vectors of {choice.lanes} pairs"
         elif choice.dot:
             tile = f"{cut.tile_positions} x {cut.nv * DOT_COLUMNS} x {choice.depth}"
             if choice.parts > 1:

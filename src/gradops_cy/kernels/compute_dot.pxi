@@ -110,11 +110,11 @@ cdef void compute_dot(const Work *work, const Task *task, Py_ssize_t group, Py_s
         if work.b.kernel == DOT and not HAVE_AMX:
             compute_vectors(work, task, group, first, chunk, block_begin, end, residue, count, c, s,
                             more)
-            block_begin = end
-            continue
-        look_ahead(work, task, group, first, chunk, residue, block_begin, end, panel, s, &m)
-        compute_tiles(work, task, group, first, chunk, block_begin, end, residue, count, c, s, more,
-                      end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS, &m)
+        else:
+            look_ahead(work, task, group, first, chunk, residue, block_begin, end, panel, s, &m)
+            compute_tiles(work, task, group, first, chunk, block_begin, end, residue, count, c, s,
+                          more, end - block_begin > 1 and (end - block_begin) * panel > L1_PANELS,
+                          &m)
         block_begin = end
     fine[0] &= m.fine
 

@@ -40,12 +40,14 @@ INLINE void dot_round(const int mr, const int nv, char *const *c, ptrdiff_t c_sh
     }
 }
 
-/* mr positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[index[t]][k].
+/* mr positions x nv*16 channels: c = sum over taps and k of
+ * a[position][offset[t] + k] * panel[index[t]][k].
  * a, c: a pointer for each position, a_shift and c_shift bytes on; c is bfloat16 for `channels`, or
  * where there are none float; panel [tap][kc/2][nv*16][2]; offsets in bytes. */
 INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
                      ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
-                     const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels, int accumulate) {
+                     const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
+                     int accumulate) {
     __m512 acc[DOT_MR][2];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)

@@ -53,6 +53,7 @@ typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), ma
 #define IVEC vec_i32
 #define LANES LANES_F32
 #define SUM(x) x##_f32
+#define HAVE_PAIRS (BF16_RATE > 0)
 #define NAME(x) x##_f32
 #define SIZE 4
 #define COMPUTING
@@ -72,6 +73,7 @@ typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), ma
 #undef IVEC
 #undef LANES
 #undef SUM
+#undef HAVE_PAIRS
 #undef NAME
 #undef SIZE
 #define REAL double
@@ -80,6 +82,7 @@ typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), ma
 #define IVEC vec_i64
 #define LANES LANES_F64
 #define SUM(x) x##_f64
+#define HAVE_PAIRS 0
 #define NAME(x) x##_f64
 #define SIZE 8
 #define COMPUTING
@@ -91,6 +94,7 @@ typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), ma
 #undef IVEC
 #undef LANES
 #undef SUM
+#undef HAVE_PAIRS
 #undef NAME
 #undef SIZE
 

@@ -57,8 +57,8 @@ INLINE VEC NAME(of_entry)(const int broadcast, const char *entry) {
 }
 
 INLINE VEC NAME(add_product)(const int kind, VEC sum, VEC w, VEC x) {
-#if BF16_RATE
-    if (kind == PAIRED && sizeof(REAL) == 4)
+#if HAVE_PAIRS
+    if (kind == PAIRED)
         return (VEC)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)x);
 #endif
     return sum + w * x;
@@ -108,6 +108,7 @@ GROUP_HEIGHTS(INSTANCE)
     }
 GROUP_HEIGHTS(INSTANCE)
 #undef INSTANCE
+#if HAVE_PAIRS
 #define INSTANCE(MR)                                                                               \
     static void NAME(paired_tile_##MR)(const Span *span, ptrdiff_t first, char *dst,               \
                                        ptrdiff_t dst_step) {                                       \
@@ -115,6 +116,7 @@ GROUP_HEIGHTS(INSTANCE)
     }
 GROUP_HEIGHTS(INSTANCE)
 #undef INSTANCE
+#endif
 #undef SLIDE
 
 typedef void (*NAME(group_fn))(const Span *, ptrdiff_t, char *, ptrdiff_t);
@@ -124,9 +126,11 @@ static const NAME(group_fn) NAME(group_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
 #define ENTRY(MR) NAME(broadcast_tile_##MR),
 static const NAME(group_fn) NAME(broadcast_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
 #undef ENTRY
+#if HAVE_PAIRS
 #define ENTRY(MR) NAME(paired_tile_##MR),
 static const NAME(group_fn) NAME(paired_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
 #undef ENTRY
+#endif
 #endif
 
 /* dst[k][entry] = the lanes' k-th channels at `entries` positions `step` bytes apart, for `count` k's
@@ -201,9 +205,11 @@ static void NAME(spread)(const Spread *s, const char *src, ptrdiff_t step, ptrdi
 static void NAME(group_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, ptrdiff_t lanes,
                              char *dst) {
     VEC sums[GROUP_MR];
-    const SUM(group_fn) *tile = span->broadcast ? SUM(broadcast_tiles)
-                              : span->paired    ? SUM(paired_tiles) : SUM(group_tiles);
+    const SUM(group_fn) *tile = span->broadcast ? SUM(broadcast_tiles) : SUM(group_tiles);
     ptrdiff_t tiles = (positions + GROUP_MR - 1) / GROUP_MR, j = 0;
+#if HAVE_PAIRS
+    if (span->paired) tile = SUM(paired_tiles);
+#endif
     const int in_place = SIZE == sizeof(REAL) && lanes == LANES && !span->accumulate;
     dst += first * span->dst_step;
     for (ptrdiff_t i = 1; i <= tiles; i++) {
