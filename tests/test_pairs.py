@@ -1,12 +1,14 @@
-"""Channels first in bfloat16: rows of diff_dst two by two, forced, and cut in every way."""
+"""bfloat16 in pairs: each kernel that takes them, forced for every shape, and cut in every way."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
 from hypothesis import given
 
 from gradops_cy import _convolution_choice as choice
+from gradops_cy import _convolution_taps as taps
 from gradops_cy import _isa
 from tests import forced
 from tests.cases import conv_cases, layer, sequence
@@ -14,7 +16,7 @@ from tests.test_convolution_plans import plan_of
 
 pytestmark = pytest.mark.skipif(not _isa.MULTIPLIES_BF16, reason="no products of pairs")
 
-CASES = {
+SHAPES = {
     "image": layer("33-47-20-3-1-1"),
     "image, narrow": layer("64-64-7-3-1-1"),
     "no kernel": layer("70-40-19-1-1-0"),
@@ -39,13 +41,57 @@ CASES = {
         pads_end=(1, 1, 0),
     ),
 }
-every_case = pytest.mark.parametrize("name", CASES)
+FEW_OUTPUTS = {
+    "image": layer("40-3-17-4-2-1", transposed=True),
+    "image, no stride": layer("33-3-20-9-1-4"),
+    "inverse STFT": replace(sequence(70, 1, 301, kernel=64, stride=16), transposed=True),
+    "dilated": layer("20-5-30-3-1-2", dilations=(2, 3)),
+    "dilated, strides": layer("17-2-41-3-2-2", transposed=True, dilations=(3, 2)),
+    "gaps": layer("16-2-40-2-5-0", transposed=True),
+    "groups": layer("17-3-21-3-2-1", transposed=True, groups=3),
+    "odd": layer("48-7-19-5-3-2", transposed=True),
+    "padding": layer("16-3-9-3-2-5", transposed=True),
+    "3-D": layer(
+        "20-3-6-3-2-1",
+        transposed=True,
+        dst=(6, 7, 9),
+        kernel=(3, 2, 4),
+        strides=(1, 2, 2),
+        dilations=(2, 1, 1),
+        pads_begin=(1, 0, 2),
+        pads_end=(1, 1, 0),
+    ),
+}
+GROUPS = {
+    "of 2": layer("2-2-19-3-1-1", groups=21),
+    "of 4": layer("4-4-23-3-1-1", groups=9),
+    "of 8, strides": layer("8-8-20-3-2-1", groups=5),
+    "of 8, transposed": layer("8-8-11-4-2-1", groups=5, transposed=True),
+    "of 3 and 6": layer("3-6-17-3-1-1", groups=7),
+    "of 12 and 10, dilated": layer("12-10-21-3-1-2", groups=3, dilations=(2, 2)),
+    "odd": layer("6-5-13-3-1-1", groups=4),
+}
+KERNELS = {
+    "dot": (choice.DOT, SHAPES, lambda problem: True),
+    "pairs": (choice.PAIRS, SHAPES, lambda problem: True),
+    "unfold": (choice.UNFOLD, FEW_OUTPUTS, lambda problem: prod(taps.out_steps(problem)) == 1),
+    "grouped": (choice.GROUPED, GROUPS, lambda problem: problem.groups > 1),
+}
+every_kernel = pytest.mark.parametrize("everywhere", KERNELS, indirect=True)
+every_case = pytest.mark.parametrize(
+    ("everywhere", "case"),
+    [
+        pytest.param(kernel, case, id=f"{kernel}: {name}")
+        for kernel, (_, cases, _) in KERNELS.items()
+        for name, case in cases.items()
+    ],
+    indirect=["everywhere"],
+)
 every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 every_order = pytest.mark.parametrize("outputs_first", [False, True])
 
 
-def in_format(name, data_format, outputs_first=True):
-    case = CASES[name]
+def in_format(case, data_format, outputs_first=True):
     weights = ("XIO", "OIX") if not case.transposed else ("XOI", "IOX")
     return replace(
         case, dtype="bf16", data_format=data_format, weights_format=weights[outputs_first]
@@ -53,22 +99,24 @@ def in_format(name, data_format, outputs_first=True):
 
 
 @pytest.fixture
-def everywhere(monkeypatch):
-    """Read pairs wherever that is possible."""
+def everywhere(request, monkeypatch):
+    """Take the kernel of that name wherever it is possible."""
+    kernel, _, able = KERNELS[request.param]
 
-    def pairs(problem, assumed):
-        return choice.PAIRS if problem.dtype == 2 and not assumed else None
+    def wanted(problem, assumed):
+        return kernel if problem.dtype == 2 and able(problem) and not assumed else None
 
-    yield from forced.kernel(monkeypatch, pairs)
+    yield from forced.kernel(monkeypatch, wanted)
 
 
 @every_case
 @every_format
 @every_order
-def test_layers(everywhere, name, data_format, outputs_first):
-    replace(in_format(name, data_format, outputs_first), batch=2).check(accumulate=True)
+def test_layers(everywhere, case, data_format, outputs_first):
+    replace(in_format(case, data_format, outputs_first), batch=2).check(accumulate=True)
 
 
+@every_kernel
 def test_any_convolution(everywhere):
     @given(case=conv_cases())
     def check(case):
@@ -79,19 +127,35 @@ def test_any_convolution(everywhere):
 
 @every_case
 @every_format
-def test_cuts_do_not_change_a_bit(everywhere, monkeypatch, name, data_format):
-    forced.assert_cuts_do_not_change_a_bit(monkeypatch, in_format(name, data_format))
+def test_cuts_do_not_change_a_bit(everywhere, monkeypatch, case, data_format):
+    forced.assert_cuts_do_not_change_a_bit(monkeypatch, in_format(case, data_format))
 
 
 @every_case
 @every_format
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_what_is_not_finite_reaches_what_it_touches(everywhere, name, data_format, value):
-    forced.assert_value_reaches_what_it_touches(in_format(name, data_format), value)
+def test_what_is_not_finite_reaches_what_it_touches(everywhere, case, data_format, value):
+    forced.assert_value_reaches_what_it_touches(in_format(case, data_format), value)
 
 
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
-def test_chosen_channels_first(data_format):
-    case = replace(in_format("no kernel", data_format), inputs=128, outputs=64)
+@pytest.mark.parametrize("everywhere", ["dot"], indirect=True)
+def test_taps_outside_are_left_out_without_a_change(everywhere, monkeypatch):
+    """Taps farther apart than a tile: half of the products are with padding."""
+    case = replace(in_format(SHAPES["image"], "NXC"), dst=(33, 33), dilations=(13, 14))
+    case = replace(case, pads_begin=(13, 14), pads_end=(13, 14))
+    case.check()
+    forced.assert_cuts_do_not_change_a_bit(monkeypatch, case)
+
+
+@pytest.mark.parametrize(("data_format", "kernel"), [("NXC", "dot"), ("NCX", "pairs")])
+def test_chosen_for_many_channels(data_format, kernel):
+    case = replace(in_format(SHAPES["no kernel"], data_format), inputs=128, outputs=64)
     plan = plan_of(case, case.formatted(*case.arrays())[1])
-    assert ("kernel    pairs" in plan.describe()) == (data_format == "NCX")
+    assert f"kernel    {kernel}" in plan.describe()
+
+
+@every_format
+def test_unfolded_for_few_channels(data_format):
+    case = replace(in_format(FEW_OUTPUTS["image"], data_format), inputs=128, dst=(64, 64))
+    plan = plan_of(case, case.formatted(*case.arrays())[1])
+    assert "taps side by side" in plan.describe()

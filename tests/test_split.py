@@ -13,12 +13,12 @@ from gradops_cy import _isa
 from tests import forced
 from tests.cases import conv_cases, layer
 from tests.test_convolution_plans import plan_of
-from tests.test_pairs import CASES, in_format
+from tests.test_pairs import SHAPES, in_format
 from tests.tolerances import assert_close
 
 pytestmark = pytest.mark.skipif(_isa.TIER != "amx", reason="AMX alone multiplies parts")
 
-every_case = pytest.mark.parametrize("name", [*CASES, "first layer"])
+every_case = pytest.mark.parametrize("name", [*SHAPES, "first layer"])
 every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 every_order = pytest.mark.parametrize("outputs_first", [False, True])
 every_dtype = pytest.mark.parametrize("dtype", ["f32", "f16"])
@@ -28,7 +28,7 @@ def case_of(name, data_format, dtype, outputs_first=True):
     if name == "first layer":
         case = replace(layer("3-40-33-7-2-3"), data_format=data_format)
         return replace(case, dtype=dtype, weights_format=("XIO", "OIX")[outputs_first])
-    return replace(in_format(name, data_format, outputs_first), dtype=dtype)
+    return replace(in_format(SHAPES[name], data_format, outputs_first), dtype=dtype)
 
 
 @pytest.fixture
