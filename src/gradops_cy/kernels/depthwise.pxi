@@ -31,15 +31,6 @@ cdef extern from "depthwise.h" nogil:
                   Py_ssize_t channels, char *dst) noexcept
 
 
-cdef bint taps_slide(const Py_ssize_t *reach, Py_ssize_t taps, Py_ssize_t step) noexcept nogil:
-    """Return whether a position reads at each tap what the next one reads at the tap before."""
-    cdef Py_ssize_t t
-    for t in range(1, taps):
-        if reach[t] - reach[t - 1] != step:
-            return False
-    return True
-
-
 cdef Py_ssize_t slides_of(const Py_ssize_t *reach, Py_ssize_t taps, Py_ssize_t step) noexcept nogil:
     """Return how many taps on a position reads what the next one reads; 0 if no tap does."""
     cdef Py_ssize_t slides = 1

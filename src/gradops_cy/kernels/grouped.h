@@ -29,13 +29,15 @@ typedef struct {
 
 /* Accumulators, the weights of three taps and what they multiply fill the register file. */
 #define GROUP_MR (VECTOR_REGISTERS == 32 ? 28 : 12)
-#define LOW_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#define LOW_HEIGHTS(X, K)                                                                          \
+    X(1, K) X(2, K) X(3, K) X(4, K) X(5, K) X(6, K) X(7, K) X(8, K) X(9, K) X(10, K) X(11, K)      \
+    X(12, K)
 #if VECTOR_REGISTERS == 32
-#define GROUP_HEIGHTS(X)                                                                           \
-    LOW_HEIGHTS(X) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25)   \
-        X(26) X(27) X(28)
+#define GROUP_HEIGHTS(X, K)                                                                        \
+    LOW_HEIGHTS(X, K) X(13, K) X(14, K) X(15, K) X(16, K) X(17, K) X(18, K) X(19, K) X(20, K)      \
+    X(21, K) X(22, K) X(23, K) X(24, K) X(25, K) X(26, K) X(27, K) X(28, K)
 #else
-#define GROUP_HEIGHTS(X) LOW_HEIGHTS(X)
+#define GROUP_HEIGHTS(X, K) LOW_HEIGHTS(X, K)
 #endif
 
 /* What the tile multiplies: spread vectors, single channels, or spread pairs of bfloat16. */

@@ -122,7 +122,7 @@ cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const S
             p.taps += 1
         t = p.tap[2] if p.taps else 0
         p.reach, p.offset = ring.reach + t, ring.offset + t
-        p.sliding = taps_slide(p.reach, p.taps, width.in_step)
+        p.sliding = slides_of(p.reach, p.taps, width.in_step) == 1
     return ring
 
 

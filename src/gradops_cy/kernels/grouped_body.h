@@ -44,10 +44,11 @@ INLINE VEC NAME(permute)(VEC v, IVEC index) {
         UNROLL for (int t = 0; t < width; t++)                                                     \
             w[t] = *(const VEC *)(weight + t * span->weight_pitch + k * span->panel);              \
         UNROLL for (int e = 0; e < mr + width - 1; e++) {                                          \
-            VEC x = NAME(of_entry)(kind == BROADCAST, from + e * VECTOR_BYTES);                            \
+            VEC x = NAME(of_entry)(kind == BROADCAST, from + e * VECTOR_BYTES);                    \
             HOLD_VECTOR(x);                                                                        \
             UNROLL for (int t = 0; t < width; t++)                                                 \
-                if (e >= t && e - t < mr) acc[e - t] = NAME(add_product)(kind, acc[e - t], w[t], x); \
+                if (e >= t && e - t < mr)                                                          \
+                    acc[e - t] = NAME(add_product)(kind, acc[e - t], w[t], x);                     \
         }                                                                                          \
     }
 
@@ -93,44 +94,26 @@ INLINE void NAME(group_tile)(const int mr, const int kind, const Span *span, ptr
 }
 
 /* One instance for every height: rows are cut evenly, and a short last tile would wait for itself. */
-
-#define INSTANCE(MR)                                                                               \
-    static void NAME(group_tile_##MR)(const Span *span, ptrdiff_t first, char *dst,                \
-                                      ptrdiff_t dst_step) {                                        \
-        NAME(group_tile)(MR, SPREAD, span, first, dst, dst_step);                                       \
+#define INSTANCE(MR, KIND)                                                                         \
+    static void NAME(tile_##KIND##_##MR)(const Span *span, ptrdiff_t first, char *dst,             \
+                                         ptrdiff_t dst_step) {                                     \
+        NAME(group_tile)(MR, KIND, span, first, dst, dst_step);                                    \
     }
-GROUP_HEIGHTS(INSTANCE)
-#undef INSTANCE
-#define INSTANCE(MR)                                                                               \
-    static void NAME(broadcast_tile_##MR)(const Span *span, ptrdiff_t first, char *dst,            \
-                                          ptrdiff_t dst_step) {                                    \
-        NAME(group_tile)(MR, BROADCAST, span, first, dst, dst_step);                                       \
-    }
-GROUP_HEIGHTS(INSTANCE)
-#undef INSTANCE
-#if HAVE_PAIRS
-#define INSTANCE(MR)                                                                               \
-    static void NAME(paired_tile_##MR)(const Span *span, ptrdiff_t first, char *dst,               \
-                                       ptrdiff_t dst_step) {                                       \
-        NAME(group_tile)(MR, PAIRED, span, first, dst, dst_step);                                  \
-    }
-GROUP_HEIGHTS(INSTANCE)
-#undef INSTANCE
-#endif
-#undef SLIDE
+#define ENTRY(MR, KIND) NAME(tile_##KIND##_##MR),
+#define TILES(KIND)                                                                                \
+    GROUP_HEIGHTS(INSTANCE, KIND)                                                                  \
+    static const NAME(group_fn) NAME(tiles_##KIND)[] = {NULL, GROUP_HEIGHTS(ENTRY, KIND)};
 
 typedef void (*NAME(group_fn))(const Span *, ptrdiff_t, char *, ptrdiff_t);
-#define ENTRY(MR) NAME(group_tile_##MR),
-static const NAME(group_fn) NAME(group_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
-#undef ENTRY
-#define ENTRY(MR) NAME(broadcast_tile_##MR),
-static const NAME(group_fn) NAME(broadcast_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
-#undef ENTRY
+TILES(SPREAD)
+TILES(BROADCAST)
 #if HAVE_PAIRS
-#define ENTRY(MR) NAME(paired_tile_##MR),
-static const NAME(group_fn) NAME(paired_tiles)[] = {NULL, GROUP_HEIGHTS(ENTRY)};
-#undef ENTRY
+TILES(PAIRED)
 #endif
+#undef INSTANCE
+#undef ENTRY
+#undef TILES
+#undef SLIDE
 #endif
 
 /* dst[k][entry] = the lanes' k-th channels at `entries` positions `step` bytes apart, for `count` k's
@@ -205,10 +188,10 @@ static void NAME(spread)(const Spread *s, const char *src, ptrdiff_t step, ptrdi
 static void NAME(group_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, ptrdiff_t lanes,
                              char *dst) {
     VEC sums[GROUP_MR];
-    const SUM(group_fn) *tile = span->broadcast ? SUM(broadcast_tiles) : SUM(group_tiles);
+    const SUM(group_fn) *tile = span->broadcast ? SUM(tiles_BROADCAST) : SUM(tiles_SPREAD);
     ptrdiff_t tiles = (positions + GROUP_MR - 1) / GROUP_MR, j = 0;
 #if HAVE_PAIRS
-    if (span->paired) tile = SUM(paired_tiles);
+    if (span->paired) tile = SUM(tiles_PAIRED);
 #endif
     const int in_place = SIZE == sizeof(REAL) && lanes == LANES && !span->accumulate;
     dst += first * span->dst_step;
