@@ -18,11 +18,6 @@ def step(choice: Choice) -> int:
     return DOT_ROWS if choice.dot else choice.lanes
 
 
-def tile_positions(choice: Choice, nv: int) -> int:
-    """Return how many positions meet the same weights before those of other channels follow."""
-    return 4 // nv * DOT_ROWS
-
-
 def flattens(choice: Choice, width: int) -> bool:
     """Return whether rows of a plane run into each other."""
     if not choice.windowed or step(choice) == 1:

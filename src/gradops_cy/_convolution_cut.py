@@ -221,8 +221,8 @@ class Cut:
 
     @property
     def tile_positions(self) -> int:
-        """Positions of a tile of DOT or PAIRS."""
-        return _convolution_columns.tile_positions(self.choice, self.nv)
+        """Positions of a tile of DOT or PAIRS, which meet the same weights one after another."""
+        return 4 // self.nv * DOT_ROWS
 
     @property
     def strip(self) -> int:
@@ -353,10 +353,13 @@ def _dot_need(cut: Cut) -> _Need:
         runs = prod(choice.given.kernel) // cut.unfold
         # A vector is read beyond the last of them.
         entries = (prod(axis.window for axis in cut.sources) * channels + 1) // 2 + choice.lanes
+    positions = cut.result_positions
+    if cut.direct:
+        # Vectors are stored from registers; a tile of AMX while the next one is computed.
+        positions = 2 * cut.tile_positions if choice.tiles.amx else 0
     return _Need(
         window=(_window(cut) + beyond) * up(cut.chunk, choice.unit) if choice.windowed else 0,
-        # Direct, one tile is stored while the next is computed.
-        results=(2 * cut.tile_positions if cut.direct else cut.result_positions) * pitch,
+        results=positions * pitch,
         pointers=3 * max(choice.work.most, runs),
         channels=channels,
         sums=pitch,
