@@ -133,6 +133,27 @@ def test_results_stored_past_the_caches(monkeypatch, dtype, channels, data_forma
     assert (np.moveaxis(results[1], axis, 0)[shape[axis] :] == 7).all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(2, 10, 120, 17), (2, 40, 21, 64), (20, 9, 5, 3)])
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_fetching_does_not_change_a_bit(monkeypatch, dtype, shape, data_format, mode):
+    """Large tensors are read in larger pieces and asked for ahead, or neither."""
+    of_dst = (shape[0], 20, 63, shape[3])
+    if data_format == "NCX":
+        shape, of_dst = ((s[0], s[3], s[1], s[2]) for s in (shape, of_dst))
+    diff_dst = random(of_dst, dtype)
+    results = []
+    for limit, piece, rows in ((1 << 40, 1 << 11, 0), (0, 1 << 13, 0), (0, 1, 0), (0, 1 << 9, 99)):
+        monkeypatch.setattr(_resampling_plan, "_FETCH_BYTES", limit)
+        monkeypatch.setattr(_resampling_plan, "_LARGE_PIECE_ELEMENTS", piece)
+        monkeypatch.setattr(_resampling_plan, "_KEPT_UP_BYTES", rows)
+        monkeypatch.setattr(_interpolation_call, "_forms", {})
+        keywords = {"mode": mode, "data_format": data_format, "num_threads": 2}
+        results.append(gradops_cy.interpolate_backward(shape, diff_dst, **keywords))
+    assert all(result.tobytes() == results[0].tobytes() for result in results)
+
+
 def test_remembered_tables_are_few(monkeypatch):
     # The oldest go; a plan that the caller holds keeps its own.
     monkeypatch.setattr(_interpolation_call, "_forms", {})

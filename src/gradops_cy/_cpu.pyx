@@ -1,6 +1,7 @@
 """What this processor can run and what compiled this build; itself baseline code."""
 
 cdef extern from "cpu.h" nogil:
+    int x86_is_amd()
     int x86_level()
     int openmp_max_threads()
     const char *COMPILER_NAME
@@ -10,6 +11,11 @@ cdef extern from "cpu.h" nogil:
 def processor_level():
     """Return the x86-64 level, 0 (none) to 4; 5 with AVX512-BF16, 6 with AMX as well."""
     return x86_level()
+
+
+def made_by_amd():
+    """Return whether AMD made the processor."""
+    return bool(x86_is_amd())
 
 
 def compiler():

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gradops_cy import _arrays, _isa
+from gradops_cy import _arrays, _cpu, _isa
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
@@ -71,6 +71,12 @@ _STAGE_ELEMENTS = 2048
 # they are summed, and how many bytes before.
 _FETCH_BYTES = 1 << 21
 _AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0}
+# Elements of a row that the kernel of channels reduces and sums at a time. AMD's prefetchers want more
+# of them in a row, and keep up by themselves with rows side by side: a request takes the place of a
+# load, unless conversions leave gaps between the loads of fewer bytes of a column than these.
+_PIECE_ELEMENTS = 1 << 11
+_LARGE_PIECE_ELEMENTS = 1 << 13 if _cpu.made_by_amd() else _PIECE_ELEMENTS
+_KEPT_UP_BYTES = 7 if _cpu.made_by_amd() else math.inf
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -171,7 +177,6 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     lanes, pixel = _kernels.ROW_LANES, 1
     itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
     planes = problem.batch * problem.channels
-    dst_bytes = planes * math.prod(problem.dst) * _arrays.DTYPES[problem.load_dtype].itemsize
     src_bytes = planes * math.prod(problem.src) * itemsize
     if kernel == "channels" and innermost == "width":
         lanes = 1
@@ -197,10 +202,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
-    ahead = 0
-    if dst_bytes >= _FETCH_BYTES:
-        group_bytes = dst_bytes // planes * lanes  # to the next planes
-        ahead = {**_AHEAD_BYTES, "planes": group_bytes}[kernel]
+    ahead, piece = _fetching(problem, kernel, lanes)
 
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)
@@ -273,10 +275,25 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             task_columns=task_columns,
             tasks=tasks,
             ahead=ahead,
+            piece=piece,
             streams=streams,
             **tables,
         ),
     )
+
+
+def _fetching(problem: ResampleProblem, kernel: str, lanes: int) -> tuple[int, int]:
+    """Choose how many bytes ahead rows are asked for, and the elements that are summed at a time."""
+    itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
+    plane_bytes = math.prod(problem.dst) * itemsize
+    if problem.batch * problem.channels * plane_bytes < _FETCH_BYTES:
+        return 0, _PIECE_ELEMENTS
+    if kernel == "planes":
+        return plane_bytes * lanes, _PIECE_ELEMENTS  # the next planes
+    rows = math.prod(problem.dst[:2]) / math.prod(problem.src[:2])
+    if kernel == "channels" and rows * itemsize >= _KEPT_UP_BYTES:
+        return 0, _LARGE_PIECE_ELEMENTS
+    return _AHEAD_BYTES[kernel], _LARGE_PIECE_ELEMENTS
 
 
 def _kernel(problem: ResampleProblem, innermost: Innermost, *, permutes: bool) -> str:

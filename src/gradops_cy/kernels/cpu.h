@@ -4,6 +4,7 @@
 #define GRADOPS_CPU_H
 
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -27,6 +28,12 @@ static int amx_permitted(void) {
 #else
     return 0;
 #endif
+}
+
+static int x86_is_amd(void) {
+    uint32_t a, name[3];
+    if (!__get_cpuid(0, &a, &name[0], &name[2], &name[1])) return 0;
+    return memcmp(name, "AuthenticAMD", sizeof name) == 0;
 }
 
 /* 0: below x86-64-v2; 2, 3, 4: the psABI levels; 5: level 4 with AVX512-BF16, 6: and with AMX-BF16. */
@@ -55,6 +62,7 @@ static int x86_level(void) {
 
 #else
 
+static int x86_is_amd(void) { return 0; }
 static int x86_level(void) { return 0; }
 
 #endif

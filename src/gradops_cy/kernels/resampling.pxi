@@ -75,6 +75,7 @@ cdef struct Job:
     Axis depth, height, width
     const char *weights  # those of all axes
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
+    Py_ssize_t piece  # elements of a row that CHANNELS sums at a time
     # For WIDTH: rows side by side, chunks of a row, blocks and what these share.
     Py_ssize_t group, chunk_count
     const Py_ssize_t *chunks
@@ -262,7 +263,7 @@ cdef class Resampling:
                  const int[::1] patterns, Py_ssize_t pixel, Py_ssize_t group, Py_ssize_t lanes,
                  Py_ssize_t columns, Py_ssize_t longest_product, Py_ssize_t longest_run,
                  Py_ssize_t rows_in_cache, Py_ssize_t task_rows, Py_ssize_t task_columns,
-                 Py_ssize_t tasks, Py_ssize_t ahead, bint streams):
+                 Py_ssize_t tasks, Py_ssize_t ahead, Py_ssize_t piece, bint streams):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns)
@@ -273,7 +274,7 @@ cdef class Resampling:
         job.real = F64 if job.f64 else F32
         job.load_size, job.store_size = element_size(load_dtype), element_size(store_dtype)
         job.batch, job.channels = result_shape[0], result_shape[1]
-        job.pixel, job.group, job.ahead = pixel, group, ahead
+        job.pixel, job.group, job.ahead, job.piece = pixel, group, ahead, piece
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run
         job.task_rows, job.task_columns, job.rows_in_cache = task_rows, task_columns, rows_in_cache

@@ -61,6 +61,7 @@ class Resampling:
         task_columns: int,
         tasks: int,
         ahead: int,
+        piece: int,
         streams: bool,
     ) -> None: ...
     def run(
