@@ -144,10 +144,13 @@ def test_fetching_does_not_change_a_bit(monkeypatch, dtype, shape, data_format, 
         shape, of_dst = ((s[0], s[3], s[1], s[2]) for s in (shape, of_dst))
     diff_dst = random(of_dst, dtype)
     results = []
-    for limit, piece, rows in ((1 << 40, 1 << 11, 0), (0, 1 << 13, 0), (0, 1, 0), (0, 1 << 9, 99)):
+    for limit, amd, piece in (
+        (1 << 40, False, 1 << 11),
+        *((0, amd, 1 << 9) for amd in (True, False)),
+    ):
         monkeypatch.setattr(_resampling_plan, "_FETCH_BYTES", limit)
+        monkeypatch.setattr(_resampling_plan, "_AMD", amd)
         monkeypatch.setattr(_resampling_plan, "_LARGE_PIECE_ELEMENTS", piece)
-        monkeypatch.setattr(_resampling_plan, "_KEPT_UP_BYTES", rows)
         monkeypatch.setattr(_interpolation_call, "_forms", {})
         keywords = {"mode": mode, "data_format": data_format, "num_threads": 2}
         results.append(gradops_cy.interpolate_backward(shape, diff_dst, **keywords))

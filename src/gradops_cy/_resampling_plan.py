@@ -70,13 +70,15 @@ _STAGE_ELEMENTS = 2048
 # Bytes of a diff_dst, more than a second-level cache holds, from which on rows are asked for before
 # they are summed, and how many bytes before.
 _FETCH_BYTES = 1 << 21
-_AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0}
-# Elements of a row that the kernel of channels reduces and sums at a time. AMD's prefetchers want more
-# of them in a row, and keep up by themselves with rows side by side: a request takes the place of a
-# load, unless conversions leave gaps between the loads of fewer bytes of a column than these.
+_AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0, "planes": 0}
+# Elements of a row that the kernel of channels reduces and sums at a time, from there on too. AMD's
+# prefetchers want many, and follow rows side by side by themselves, from so many bytes of a column
+# on: a request of ours takes the place of a load. Rows that lie within a few kilobytes they do not
+# follow (7 of 24 GB/s): nearest, with little to do between the loads, touches one after the other.
+_AMD = _cpu.made_by_amd()
 _PIECE_ELEMENTS = 1 << 11
-_LARGE_PIECE_ELEMENTS = 1 << 13 if _cpu.made_by_amd() else _PIECE_ELEMENTS
-_KEPT_UP_BYTES = 7 if _cpu.made_by_amd() else math.inf
+_LARGE_PIECE_ELEMENTS = 1 << 13 if _AMD else _PIECE_ELEMENTS
+_FOLLOWED_BYTES = 7
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -202,7 +204,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
-    ahead, piece = _fetching(problem, kernel, lanes)
+    fetching = _fetching(problem, kernel, lanes, longest[0] * longest[1])
 
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)
@@ -274,26 +276,31 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             task_rows=task_rows,
             task_columns=task_columns,
             tasks=tasks,
-            ahead=ahead,
-            piece=piece,
             streams=streams,
+            **fetching,
             **tables,
         ),
     )
 
 
-def _fetching(problem: ResampleProblem, kernel: str, lanes: int) -> tuple[int, int]:
-    """Choose how many bytes ahead rows are asked for, and the elements that are summed at a time."""
+def _fetching(problem: ResampleProblem, kernel: str, lanes: int, products: int) -> dict[str, int]:
+    """Choose how diff_dst is read from memory: `ahead`, `piece` and `touches` of the kernels.
+
+    A row of the result has up to `products` rows of diff_dst.
+    """
     itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
     plane_bytes = math.prod(problem.dst) * itemsize
     if problem.batch * problem.channels * plane_bytes < _FETCH_BYTES:
-        return 0, _PIECE_ELEMENTS
-    if kernel == "planes":
-        return plane_bytes * lanes, _PIECE_ELEMENTS  # the next planes
+        return {"ahead": 0, "piece": _PIECE_ELEMENTS, "touches": False}
     rows = math.prod(problem.dst[:2]) / math.prod(problem.src[:2])
-    if kernel == "channels" and rows * itemsize >= _KEPT_UP_BYTES:
-        return 0, _LARGE_PIECE_ELEMENTS
-    return _AHEAD_BYTES[kernel], _LARGE_PIECE_ELEMENTS
+    ahead, touches = _AHEAD_BYTES[kernel], False
+    if kernel == "planes":
+        ahead = plane_bytes * lanes  # the next planes
+    elif _AMD and kernel == "channels" and rows * itemsize > _FOLLOWED_BYTES:
+        ahead = 0
+    elif _AMD and kernel == "width" and products <= rows:
+        ahead, touches = 0, True
+    return {"ahead": ahead, "piece": _LARGE_PIECE_ELEMENTS, "touches": touches}
 
 
 def _kernel(problem: ResampleProblem, innermost: Innermost, *, permutes: bool) -> str:

@@ -37,6 +37,7 @@ cdef extern from "resampling.h" nogil:
     void prefetch_ahead(const char *p, Py_ssize_t ahead, Py_ssize_t bytes) noexcept
     void stream(const char *src, char *dst, Py_ssize_t bytes) noexcept
     void end_streams() noexcept
+    void touch(const char *p, Py_ssize_t bytes) noexcept
     void add_to(bint f64, const void *src, Py_ssize_t n, void *dst) noexcept
     void transpose(int size, const void *src, Py_ssize_t src_pitch, void *dst,
                    Py_ssize_t dst_pitch, const Py_ssize_t *place, Py_ssize_t rows,
@@ -76,6 +77,7 @@ cdef struct Job:
     const char *weights  # those of all axes
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
     Py_ssize_t piece  # elements of a row that CHANNELS sums at a time
+    bint touches  # rows are touched one after the other before WIDTH reads them side by side
     # For WIDTH: rows side by side, chunks of a row, blocks and what these share.
     Py_ssize_t group, chunk_count
     const Py_ssize_t *chunks
@@ -263,7 +265,8 @@ cdef class Resampling:
                  const int[::1] patterns, Py_ssize_t pixel, Py_ssize_t group, Py_ssize_t lanes,
                  Py_ssize_t columns, Py_ssize_t longest_product, Py_ssize_t longest_run,
                  Py_ssize_t rows_in_cache, Py_ssize_t task_rows, Py_ssize_t task_columns,
-                 Py_ssize_t tasks, Py_ssize_t ahead, Py_ssize_t piece, bint streams):
+                 Py_ssize_t tasks, Py_ssize_t ahead, Py_ssize_t piece, bint touches,
+                 bint streams):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns)
@@ -274,7 +277,8 @@ cdef class Resampling:
         job.real = F64 if job.f64 else F32
         job.load_size, job.store_size = element_size(load_dtype), element_size(store_dtype)
         job.batch, job.channels = result_shape[0], result_shape[1]
-        job.pixel, job.group, job.ahead, job.piece = pixel, group, ahead, piece
+        job.pixel, job.group = pixel, group
+        job.ahead, job.piece, job.touches = ahead, piece, touches
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run
         job.task_rows, job.task_columns, job.rows_in_cache = task_rows, task_columns, rows_in_cache

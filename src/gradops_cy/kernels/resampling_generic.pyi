@@ -62,6 +62,7 @@ class Resampling:
         tasks: int,
         ahead: int,
         piece: int,
+        touches: bool,
         streams: bool,
     ) -> None: ...
     def run(

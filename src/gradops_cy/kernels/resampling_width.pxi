@@ -57,6 +57,16 @@ cdef char *staged(Stage *stage, char *dst, Py_ssize_t bytes) noexcept nogil:
     return stage.buffer + stage.bytes - bytes
 
 
+cdef void touch_rows(const Job *job, const Row *row, Py_ssize_t y0, Py_ssize_t n,
+                     Py_ssize_t carried) noexcept nogil:
+    # The first n elements from column y0 on of each row of diff_dst that `row` is yet to read.
+    cdef const char *base = row.grads + y0 * job.grads.strides[4]
+    cdef Py_ssize_t d, h
+    for d in range(row.depth_count):
+        for h in range(carried, row.height_count):
+            touch(base + d * job.grads.strides[2] + h * job.grads.strides[3], n * job.load_size)
+
+
 cdef Py_ssize_t load_group(const Job *job, Workspace *space, Row *rows, Row *following,
                            Cursor *at, int count, Py_ssize_t left, const Py_ssize_t *chunk,
                            bint shares, Py_ssize_t carried) noexcept nogil:
@@ -74,6 +84,8 @@ cdef Py_ssize_t load_group(const Job *job, Workspace *space, Row *rows, Row *fol
         step_on(job, at)
         if left > 0:
             following[0] = result_row(job, at.n, at.c, at.d, at.h)
+        if shares and job.touches:
+            touch_rows(job, &rows[i], y0, n, carried)
         if shares:
             load_shared(job, &rows[i], following, carried, shared, y0, n, loaded, space.carried)
         else:
