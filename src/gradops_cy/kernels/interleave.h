@@ -20,19 +20,20 @@
 
 /* n elements in all; the first streams may hold one more than the others. */
 #define DEFINE_INTERLEAVE(real, vec, L, LANE_LIST)                                                 \
-    INLINE void interleave_##real(ptrdiff_t streams, const real *const *src, ptrdiff_t n,          \
+    INLINE void interleave_##real(ptrdiff_t streams, const char *const *src, ptrdiff_t n,          \
                                   real *dst) {                                                     \
         ptrdiff_t j = 0;                                                                           \
         if (streams == 2) {                                                                        \
             for (; 2 * (j + L) <= n; j += L) {                                                     \
-                vec a = *(const vec *)(src[0] + j), b = *(const vec *)(src[1] + j);                \
+                vec a = ((const vec *)src[0])[j / L], b = ((const vec *)src[1])[j / L];            \
                 *(vec *)(dst + 2 * j) = __builtin_shufflevector(a, b, LANE_LIST(FIRST_HALF, 0, L));\
                 *(vec *)(dst + 2 * j + L) =                                                        \
                     __builtin_shufflevector(a, b, LANE_LIST(SECOND_HALF, 0, L));                   \
             }                                                                                      \
         }                                                                                          \
         for (ptrdiff_t s = 0; s < streams; s++)                                                    \
-            for (ptrdiff_t i = j; i * streams + s < n; i++) dst[i * streams + s] = src[s][i];      \
+            for (ptrdiff_t i = j; i * streams + s < n; i++)                                        \
+                dst[i * streams + s] = ((const real *)src[s])[i];                                  \
     }
 #if VECTOR_BYTES == 64
 DEFINE_INTERLEAVE(float, vec_f32, 16, LANES_16)
@@ -47,8 +48,8 @@ DEFINE_INTERLEAVE(double, vec_f64, 2, LANES_2)
 
 static void interleave(int size, ptrdiff_t streams, const char *const *src, ptrdiff_t n,
                        void *dst) {
-    if (size == 8) interleave_double(streams, (const double *const *)src, n, dst);
-    else interleave_float(streams, (const float *const *)src, n, dst);
+    if (size == 8) interleave_double(streams, src, n, dst);
+    else interleave_float(streams, src, n, dst);
 }
 
 #endif
