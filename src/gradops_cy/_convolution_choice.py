@@ -72,8 +72,8 @@ def _tiles(f64: bool) -> Tiles:
     return Tiles(*KERNELS.tile_shapes(f64))
 
 
-# Whether vectors of 64 bytes are multiplied in halves, one after the other (Zen 4).
-_HALVES = _cpu.made_by_amd() and _isa.TIER in ("v4", "v4bf16")
+# Whether vectors of 64 bytes are multiplied in halves, one after the other: by Zen 4.
+_HALVES = _cpu.processor_family_amd() == 25 and _isa.TIER in ("v4", "v4bf16")
 
 
 class Layout(NamedTuple):

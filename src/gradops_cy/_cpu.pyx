@@ -1,7 +1,7 @@
 """What this processor can run and what compiled this build; itself baseline code."""
 
 cdef extern from "cpu.h" nogil:
-    int x86_is_amd()
+    int amd_family()
     int x86_level()
     int openmp_max_threads()
     const char *COMPILER_NAME
@@ -13,9 +13,9 @@ def processor_level():
     return x86_level()
 
 
-def made_by_amd():
-    """Return whether AMD made the processor."""
-    return bool(x86_is_amd())
+def processor_family_amd():
+    """Return the family of an AMD processor (Zen 3 and 4: 25, Zen 5: 26); 0 for others."""
+    return amd_family()
 
 
 def compiler():

@@ -75,7 +75,7 @@ _AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0, "planes": 0}
 # prefetchers want many, and follow rows side by side by themselves, from so many bytes of a column
 # on: a request of ours takes the place of a load. Rows that lie within a few kilobytes they do not
 # follow (7 of 24 GB/s): nearest, with little to do between the loads, touches one after the other.
-_AMD = _cpu.made_by_amd()
+_AMD = _cpu.processor_family_amd() > 0
 _PIECE_ELEMENTS = 1 << 11
 _LARGE_PIECE_ELEMENTS = 1 << 13 if _AMD else _PIECE_ELEMENTS
 _FOLLOWED_BYTES = 7

@@ -30,10 +30,13 @@ static int amx_permitted(void) {
 #endif
 }
 
-static int x86_is_amd(void) {
-    uint32_t a, name[3];
+/* The family of an AMD processor (Zen 3 and 4: 25, Zen 5: 26); 0 for others. */
+static int amd_family(void) {
+    uint32_t a, b, c, d, name[3];
     if (!__get_cpuid(0, &a, &name[0], &name[2], &name[1])) return 0;
-    return memcmp(name, "AuthenticAMD", sizeof name) == 0;
+    if (memcmp(name, "AuthenticAMD", sizeof name) != 0) return 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+    return (int)((a >> 8 & 0xf) + (a >> 20 & 0xff));
 }
 
 /* 0: below x86-64-v2; 2, 3, 4: the psABI levels; 5: level 4 with AVX512-BF16, 6: and with AMX-BF16. */
@@ -62,7 +65,7 @@ static int x86_level(void) {
 
 #else
 
-static int x86_is_amd(void) { return 0; }
+static int amd_family(void) { return 0; }
 static int x86_level(void) { return 0; }
 
 #endif
