@@ -39,6 +39,9 @@ BESIDE = 64
 # A row longer than this is cut into blocks.
 BLOCK_WIDTH = 2048
 
+# Whether vectors of 64 bytes are multiplied in halves, one after the other: by Zen 4.
+HALVES = _cpu.processor_family_amd() == 25 and _isa.TIER in ("v4", "v4bf16")
+
 KERNELS: Any = _isa.kernels("convolution")
 
 
@@ -70,10 +73,6 @@ class Tiles(NamedTuple):
 @lru_cache
 def _tiles(f64: bool) -> Tiles:
     return Tiles(*KERNELS.tile_shapes(f64))
-
-
-# Whether vectors of 64 bytes are multiplied in halves, one after the other: by Zen 4.
-_HALVES = _cpu.processor_family_amd() == 25 and _isa.TIER in ("v4", "v4bf16")
 
 
 class Layout(NamedTuple):
@@ -356,6 +355,12 @@ def _reads_tiles(problem: ConvProblem, work: Taps, tiles: Tiles) -> bool:
     )
 
 
+def _moved(arithmetic: tuple[float, float], cycles: float) -> float:
+    """Return the share of arithmetic in the time, where elements of both tensors are moved."""
+    of_diff_src, of_diff_dst = (work / (work + cycles) for work in arithmetic)
+    return of_diff_src * of_diff_dst
+
+
 def choose_kernel(
     problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int, parts: int
 ) -> int:
@@ -372,8 +377,10 @@ def choose_kernel(
     out_steps = _convolution_taps.out_steps(problem)
     # Cycles of arithmetic on an element of either tensor, against about 1.5 to move it across.
     cycles = prod(problem.kernel) / (2 * lanes)
-    work_of_both = cycles * inputs, cycles * outputs / prod(out_steps)
-    move = prod(work / (work + 1.5) for work in work_of_both)
+    arithmetic = cycles * inputs, cycles * outputs / prod(out_steps)
+    move = _moved(arithmetic, 1.5)
+    # With half the arithmetic, caches and moves are as fast as ever beside it.
+    move_columns = 1.35 * _moved(arithmetic, 0.4) if HALVES else move
     _, height, width = counts = _convolution_taps.counts(problem)
     flat = height * (width + problem.kernel[2] // out_steps[2])
     # Tiles of one vector load more than they multiply.
@@ -393,13 +400,7 @@ def choose_kernel(
     scores = {}
     if parts < 2:
         scores[ROWS] = inputs / up(inputs, lanes) * (1 if last else move)
-        across *= passes * rows / (rows + 1)
-        if last and _HALVES:
-            # Caches and moves are as fast as ever beside half the arithmetic.
-            across *= 1.35 * prod(work / (work + 0.4) for work in work_of_both)
-        elif last:
-            across *= move
-        scores[COLUMNS] = across
+        scores[COLUMNS] = passes * across * rows / (rows + 1) * (move_columns if last else 1)
     grouped = problem.groups > 1 or inputs == lanes
     if parts < 2 and grouped and inputs <= lanes and (direct or not zero_first):
         few = prod(counts[1:]) <= 256 or prod(out_steps) > 1

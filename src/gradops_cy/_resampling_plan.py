@@ -70,7 +70,7 @@ _STAGE_ELEMENTS = 2048
 # Bytes of a diff_dst, more than a second-level cache holds, from which on rows are asked for before
 # they are summed, and how many bytes before.
 _FETCH_BYTES = 1 << 21
-_AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0, "planes": 0}
+_AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0}
 # Elements of a row that the kernel of channels reduces and sums at a time, from there on too. AMD's
 # prefetchers want many, and follow rows side by side by themselves, from so many bytes of a column
 # on: a request of ours takes the place of a load. Rows that lie within a few kilobytes they do not
@@ -204,7 +204,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
-    fetching = _fetching(problem, kernel, lanes, longest[0] * longest[1])
+    products = longest[0] * longest[1]
+    fetching = _fetching(problem, kernel, lanes, products)
 
     # The tasks: whole blocks, about equal in what they load and store.
     src, dst = math.prod(problem.src), math.prod(problem.dst)
@@ -235,7 +236,6 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         task_rows = _kernels.ROW_LANES * max(1, int(_TASK_ELEMENTS / row_elements))
         tasks = -(-rows // task_rows) * -(-problem.src[2] // task_columns)
 
-    products = longest[0] * longest[1]
     whole = (dst, src) if kernel == "planes" else (0, 0)
     none = np.empty(0, np.intp)
     tables: dict[str, Array] = {
@@ -293,10 +293,9 @@ def _fetching(problem: ResampleProblem, kernel: str, lanes: int, products: int) 
     if problem.batch * problem.channels * plane_bytes < _FETCH_BYTES:
         return {"ahead": 0, "piece": _PIECE_ELEMENTS, "touches": False}
     rows = math.prod(problem.dst[:2]) / math.prod(problem.src[:2])
-    ahead, touches = _AHEAD_BYTES[kernel], False
-    if kernel == "planes":
-        ahead = plane_bytes * lanes  # the next planes
-    elif _AMD and kernel == "channels" and rows * itemsize > _FOLLOWED_BYTES:
+    next_planes = plane_bytes * lanes
+    ahead, touches = {**_AHEAD_BYTES, "planes": next_planes}[kernel], False
+    if _AMD and kernel == "channels" and rows * itemsize > _FOLLOWED_BYTES:
         ahead = 0
     elif _AMD and kernel == "width" and products <= rows:
         ahead, touches = 0, True

@@ -84,9 +84,9 @@ cdef Py_ssize_t load_group(const Job *job, Workspace *space, Row *rows, Row *fol
         step_on(job, at)
         if left > 0:
             following[0] = result_row(job, at.n, at.c, at.d, at.h)
-        if shares and job.touches:
-            touch_rows(job, &rows[i], y0, n, carried)
         if shares:
+            if job.touches:
+                touch_rows(job, &rows[i], y0, n, carried)
             load_shared(job, &rows[i], following, carried, shared, y0, n, loaded, space.carried)
         else:
             load_positions(job, space, &rows[i], job.pixel, y0, chunk[CHUNK_END], loaded)
