@@ -271,6 +271,7 @@ LAYERS = {
     "depthwise": layer("1-1-28-3-1-1", groups=144),
     "depthwise stride 2": layer("1-1-28-3-2-1", groups=144, extra=(1, 1)),
     "depthwise 7x7": layer("1-1-28-7-1-3", groups=96),
+    "depthwise 3-D": replace(volume(1, 1, (9, 10, 12)), groups=40),
     "depthwise with multiplier": layer("1-3-20-3-1-1", groups=40),
     "resnext": layer("4-4-28-3-1-1", groups=32),
     "taps beside each other": layer("40-8-30-3-1-1", batch=2),

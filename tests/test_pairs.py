@@ -11,7 +11,7 @@ from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_taps as taps
 from gradops_cy import _isa
 from tests import forced
-from tests.cases import conv_cases, layer, sequence
+from tests.cases import conv_cases, layer, sequence, volume
 from tests.test_convolution_plans import plan_of
 
 pytestmark = pytest.mark.skipif(not _isa.MULTIPLIES_BF16, reason="no products of pairs")
@@ -59,6 +59,7 @@ GROUPS = {
     "of 8, strides": layer("8-8-20-3-2-1", groups=5),
     "of 8, transposed": layer("8-8-11-4-2-1", groups=5, transposed=True),
     "of 3 and 6": layer("3-6-17-3-1-1", groups=7),
+    "of 4, 3-D": replace(volume(4, 4, (8, 9, 11)), groups=6),
     "of 12 and 10, dilated": layer("12-10-21-3-1-2", groups=3, dilations=(2, 2)),
     "odd": layer("6-5-13-3-1-1", groups=4),
 }

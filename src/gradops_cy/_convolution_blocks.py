@@ -12,7 +12,6 @@ from gradops_cy import _convolution_columns, _convolution_scatter
 from gradops_cy._convolution_choice import (
     BLOCK_WIDTH,
     COLUMNS,
-    DEPTHWISE,
     DOT,
     DOT_COLUMNS,
     DOT_K,
@@ -97,8 +96,14 @@ def _task_groups(choice: Choice) -> int:
         return 1
     if not choice.windowed:
         return problem.groups
-    vectors = BOX_VECTORS if choice.kernel == DEPTHWISE else 1
-    return min(problem.groups, max(1, vectors * choice.lanes // problem.input_channels))
+    unit = _whole_groups(choice)
+    units = max(1, BOX_VECTORS * choice.lanes // (unit * problem.input_channels))
+    return min(problem.groups, unit * units)
+
+
+def _whole_groups(choice: Choice) -> int:
+    """Return how many groups fill vectors without remainder."""
+    return choice.lanes // gcd(choice.lanes, choice.problem.input_channels)
 
 
 def _channel_blocks(choice: Choice, nv: int) -> tuple[list[ChannelBlock], int]:
@@ -163,7 +168,7 @@ def _half_groups(whole: Cut) -> Cut | None:
     choice, unit = whole.choice, 1
     if choice.over_groups:
         # Whole vectors: a range of fewer lanes would read and write its neighbour's.
-        unit = choice.lanes // gcd(choice.lanes, choice.problem.input_channels)
+        unit = _whole_groups(choice)
     if whole.task_groups <= unit:
         return None
     return replace(whole, task_groups=up(-(-whole.task_groups // 2), unit))
@@ -241,8 +246,7 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
     # A window of three axes is mostly halo unless the block is large.
     limit = BLOCK_POSITIONS * (4 if choice.windowed and kernel[0] > 1 else 1)
     # Kernels that are fast, or transpose what they read: a halo costs them more.
-    boxed = choice.over_groups and choice.windowed
-    limit *= 2 if choice.tiled else 4 if boxed else 1
+    limit *= 2 if choice.tiled else 4 if choice.boxed else 1
     # Rows that two blocks copy cost bfloat16 more, for its products are fast. Without results in
     # scratch there is room for more of them in a block.
     copied = choice.kernel == DOT and choice.parts == 1 and choice.windowed and choice.direct
@@ -253,7 +257,7 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
         extent = min(2 * block[axis], counts[axis])
         larger = resized(block, axis, extent)
         enough = prod(larger) > limit and block[axis] > (fewest if axis == 1 else 2)
-        if boxed and kernel[axis] == 1:  # images share no weights worth keeping
+        if choice.boxed and kernel[axis] == 1:  # images share no weights worth keeping
             enough = prod(larger) > BLOCK_POSITIONS // 2
         if enough or not fits(larger):
             growing.remove(axis)

@@ -177,6 +177,11 @@ class Choice:
         return self.kernel in (GROUPED, DEPTHWISE)
 
     @property
+    def boxed(self) -> bool:
+        """Whether such a kernel goes through boxes with channels last."""
+        return self.over_groups and self.windowed
+
+    @property
     def broadcasts(self) -> bool:
         """Whether a vector of GROUPED is of one group."""
         return self.kernel == GROUPED and self.problem.input_channels == self.lanes
@@ -235,7 +240,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
             problem = replace(given, groups=given.groups // abreast)
         else:
             beside = _taps_beside(given, parts, tiles)
-    paired = kernel == GROUPED and _pairs_channels(given, layout, tiles, assumed)
+    paired = kernel == GROUPED and _pairs_channels(given, tiles, assumed)
     if paired:
         problem = replace(given, diff_dst_channels=given.diff_dst_channels // 2)
     zero_first = _convolution_taps.zero_first(problem)
@@ -301,15 +306,14 @@ def dot_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:
     return parts
 
 
-def _pairs_channels(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int) -> bool:
-    """Return whether GROUPED multiplies pairs of bfloat16 channels that it finds side by side.
+def _pairs_channels(problem: ConvProblem, tiles: Tiles, assumed: int) -> bool:
+    """Return whether GROUPED multiplies pairs of bfloat16 channels.
 
     Vectors do; AMX processors multiply float32 as fast.
     """
     vectors = problem.dtype == 2 and tiles.bf16_rate > 0 and not tiles.amx
     few = problem.input_channels < tiles.lanes and problem.output_channels % 2 == 0
-    direct = layout.diff_dst_channels_last and layout.diff_src_channels_last
-    return vectors and few and direct and assumed != NOTHING
+    return vectors and few and assumed != NOTHING
 
 
 def _groups_abreast(problem: ConvProblem, parts: int) -> int:
@@ -392,8 +396,10 @@ def choose_kernel(
     # unless it writes them in place.
     whole_rows = _whole_rows(problem, layout)
     passes = 0.8 if whole_rows and problem.dtype in (0, 3) and width >= 2 * lanes else 0.7
-    if passes < 0.8 and problem.transposed and problem.strides[2] > 1:
-        passes *= 0.6  # its window is sorted by residues
+    # Windows and spread rows that are sorted by residues.
+    sorting = 0.6 if problem.transposed and problem.strides[2] > 1 else 1.0
+    if passes < 0.8:
+        passes *= sorting
     rate = 1.0
     if parts:
         rate = _convolution_split.RATES[parts] if tiles.amx else DOT_RATE
@@ -404,9 +410,10 @@ def choose_kernel(
     grouped = problem.groups > 1 or inputs == lanes
     if parts < 2 and grouped and inputs <= lanes and (direct or not zero_first):
         few = prod(counts[1:]) <= 256 or prod(out_steps) > 1
-        scores[GROUPED] = _convolution_grouped.score(problem, lanes, direct, few, move)
-        if _pairs_channels(problem, layout, tiles, assumed):
-            scores[GROUPED] *= DOT_RATE
+        pairs = _pairs_channels(problem, tiles, assumed)
+        moved = sorting * (_moved(arithmetic, 0.4) if pairs else move)  # pairs are not converted
+        score = _convolution_grouped.score(problem, lanes, direct, few, moved)
+        scores[GROUPED] = score * (DOT_RATE if pairs else 1)
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
     if parts:

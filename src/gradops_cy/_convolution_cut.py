@@ -35,6 +35,8 @@ from gradops_cy._rounding import even, odd, up
 
 # Bytes of a group's weights that do not stay in the second-level cache with what they meet.
 LARGE_PANELS = 1 << 20
+# Positions of a box that are transposed at a time: long runs of each channel, but in cache.
+BOX_RUN = 512
 
 
 def resized(block: Triple, axis: int, extent: int) -> Triple:
@@ -267,6 +269,7 @@ class Cut:
             min(16, need.sums) * width * step,
             2 * DOT_K * source.window if choice.parts > 1 else 0,
             17 * streams * (width + 1) + choice.lanes if streams > 1 else 0,
+            16 * BOX_RUN if choice.boxed else 0,
         )
         sizes = {
             "zero_bytes": need.zeros * size,

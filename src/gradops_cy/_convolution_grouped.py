@@ -31,8 +31,8 @@ def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float
     if direct:
         return value
     # Through boxes it is better, as measured, where COLUMNS has little to do for a group.
-    little = inputs <= 2 or few
-    return 1.0 if little and inputs <= 4 and lanes % inputs == 0 else value * move
+    little = inputs <= 2 or (few and inputs <= 8)
+    return 1.0 if little and taps > 1 else value * move
 
 
 def rings(axes: Sequence[Axis]) -> list[int]:

@@ -29,6 +29,74 @@ cdef int compute_lanes(const Work *work, const Task *task, int dtype, const Tens
     return 0
 
 
+cdef void join_rows(const Tensor *tensor, const Py_ssize_t *whole,
+                    Py_ssize_t *extent) noexcept nogil:
+    """Make one of a box's rows that follow each other in the tensor, whose extents are `whole`.
+
+    Channels first, a row of each channel in turn is too short for prefetchers to follow.
+    """
+    cdef Py_ssize_t rows = 1
+    if extent[2] == whole[2] and tensor.stride[3] == whole[2] * tensor.stride[4]:
+        rows, extent[1] = extent[1], 1
+        if rows == whole[1] and tensor.stride[2] == rows * tensor.stride[3]:
+            rows, extent[0] = rows * extent[0], 1
+    extent[2] *= rows
+
+
+cdef inline Py_ssize_t staged_positions(const Work *work) noexcept nogil:
+    """Return how many positions of a box are transposed at a time."""
+    return work.b.staging_bytes // (TRANSPOSE_ROWS * work.size)
+
+
+cdef void read_box(const Work *work, const Tensor *x, const Py_ssize_t *low, const Py_ssize_t *high,
+                   Py_ssize_t channels, const Tensor *window, char *staging) noexcept nogil:
+    """Copy diff_dst from `low` to `high` - 1 to the window, which holds just that."""
+    cdef Py_ssize_t most = staged_positions(work)
+    cdef Py_ssize_t whole[3]
+    cdef Py_ssize_t extent[3]
+    cdef Py_ssize_t axis, d, h, run, count
+    cdef Py_ssize_t pitch = window.stride[4] // work.window_size
+    cdef const char *src
+    cdef char *dst = window.data
+    for axis in range(3):
+        whole[axis], extent[axis] = work.axis[axis].source, high[axis] - low[axis]
+    join_rows(x, whole, extent)
+    for d in range(extent[0]):
+        for h in range(extent[1]):
+            src = x.data + (low[0] + d) * x.stride[2] + (low[1] + h) * x.stride[3]
+            src += low[2] * x.stride[4]
+            for run in range((extent[2] + most - 1) // most):
+                count = min(most, extent[2] - run * most)
+                pack_run(work, src + run * most * x.stride[4], x.stride[4], dst, 1, pitch, count,
+                         channels, staging)
+                dst += count * window.stride[4]
+
+
+cdef void write_box(const Work *work, const Tensor *box, const Py_ssize_t *extents,
+                    Py_ssize_t channels, const Tensor *y, char *staging) noexcept nogil:
+    """Store a box of results to where `y` begins."""
+    cdef Py_ssize_t most = staged_positions(work)
+    cdef Py_ssize_t whole[3]
+    cdef Py_ssize_t extent[3]
+    cdef Py_ssize_t axis, d, h, run, count
+    cdef const char *src = box.data
+    cdef char *dst
+    cdef Results results
+    results.channels = channels
+    results.channel_pitch, results.position_pitch = 1, work.b.result_pitch
+    results.step[2] = y.stride[4]
+    for axis in range(3):
+        whole[axis], extent[axis] = work.axis[axis].result, extents[axis]
+    join_rows(y, whole, extent)
+    for d in range(extent[0]):
+        for h in range(extent[1]):
+            dst = y.data + d * y.stride[2] + h * y.stride[3]
+            for run in range((extent[2] + most - 1) // most):
+                count = min(most, extent[2] - run * most)
+                store_line(work, &results, src, dst + run * most * y.stride[4], count, staging)
+                src += count * box.stride[4]
+
+
 cdef int run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
                    char *scratch) noexcept nogil:
     """Compute through a window [d][h][w][channel] and results of the same form."""
@@ -36,12 +104,11 @@ cdef int run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
     cdef Py_ssize_t low[3]
     cdef Py_ssize_t high[3]
     cdef Py_ssize_t extent[3]
-    cdef Py_ssize_t axis, d, h, c
+    cdef Py_ssize_t axis, first
     cdef Py_ssize_t groups = task.group_end - task.group
     cdef Py_ssize_t pitch = work.b.task_groups * work.b.output_channels
     cdef Tensor window
     cdef Tensor box
-    cdef Results results
     cdef int unfit
     window.data, box.data = s.window + ring_bytes(work), s.result
     window.stride[1] = box.stride[1] = work.size
@@ -53,26 +120,17 @@ cdef int run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
     for axis in range(1, -1, -1):
         window.stride[2 + axis] = window.stride[3 + axis] * (high[axis + 1] - low[axis + 1])
         box.stride[2 + axis] = box.stride[3 + axis] * extent[axis + 1]
-    for d in range(low[0], high[0]):
-        for h in range(low[1], high[1]):
-            pack_run(work, x.data + d * x.stride[2] + h * x.stride[3] + low[2] * x.stride[4],
-                     x.stride[4], window.data + (d - low[0]) * window.stride[2]
-                     + (h - low[1]) * window.stride[3], 1, pitch, high[2] - low[2],
-                     groups * work.b.output_channels, s.staging)
+    read_box(work, &x, low, high, groups * work.b.output_channels * (1 + work.b.paired), &window,
+             s.staging)
     # Both are addressed by the coordinates of the whole tensors.
     for axis in range(3):
         window.data -= low[axis] * window.stride[2 + axis]
-        c = task.start[axis] * work.axis[axis].out_step
-        box.data -= c * box.stride[2 + axis]
-        y.data += c * y.stride[2 + axis]
+        first = task.start[axis] * work.axis[axis].out_step
+        box.data -= first * box.stride[2 + axis]
+        y.data += first * y.stride[2 + axis]
     unfit = compute_lanes(work, task, F64 if work.f64 else F32, &window, &box, pitch, &s)
-    results.channels = groups * work.b.input_channels
-    results.channel_pitch, results.position_pitch = 1, work.b.result_pitch
-    results.step[2] = y.stride[4]
-    for d in range(extent[0]):
-        for h in range(extent[1]):
-            store_line(work, &results, s.result + d * box.stride[2] + h * box.stride[3],
-                       y.data + d * y.stride[2] + h * y.stride[3], extent[2], s.staging)
+    box.data = s.result
+    write_box(work, &box, extent, groups * work.b.input_channels, &y, s.staging)
     return unfit
 
 

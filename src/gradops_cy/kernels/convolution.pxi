@@ -517,8 +517,8 @@ cdef class Program:
             work.source[axis] = read_axis(sources[axis])
         work.f64 = blocking.dtype == F64
         work.size = compute_size(blocking.dtype)
-        work.window_size = 2 * blocking.parts if blocking.parts else work.size
-        work.load_dtype = RAW16 if blocking.parts == 1 else blocking.dtype
+        work.window_size = 2 * (blocking.parts + blocking.paired) or work.size
+        work.load_dtype = RAW16 if blocking.parts == 1 or blocking.paired else blocking.dtype
         work.result_dtype = RAW16 if blocking.rounded else blocking.dtype
         work.result_size = 2 if blocking.rounded else work.size
         work.lanes = VECTOR_BYTES // work.size
@@ -536,7 +536,7 @@ cdef class Program:
         w.dtype = blocking.dtype
         w.load_dtype = work.load_dtype
         w.f64 = work.f64
-        w.size = work.window_size
+        w.size = work.window_size * (1 + blocking.paired)
         w.unit = element_size(blocking.dtype)
         w.taps = coordinates.shape[0]
         w.tap = &coordinates[0, 0] if w.taps else NULL
