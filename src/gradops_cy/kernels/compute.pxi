@@ -78,6 +78,19 @@ cdef void class_pitch(const Work *work, const Py_ssize_t *count, Py_ssize_t *pit
         pitch[0] = unit * unit_rows(work, count)
 
 
+cdef bint rows_abreast(const Work *work, const Task *task, const Py_ssize_t *residue,
+                       const Py_ssize_t *count) noexcept nogil:
+    """Return whether tiles go through a row of all planes before the next row.
+
+    Small images then leave out the taps above and below, as large ones do: a tile has few rows.
+    """
+    cdef const Axis *depth = &work.axis[0]
+    if count[0] == 1 or work.axis[1].taps == 1 or depth.taps > 1 or residue[3] == residue[4]:
+        return False
+    return (source_of(depth, task.start[0], 0, 0) >= 0
+            and source_of(depth, task.start[0], 0, count[0] - 1) >= 0)
+
+
 cdef inline Py_ssize_t first_entry(const Work *work, const Py_ssize_t *tap) noexcept nogil:
     """Return the window entry that a tap reads at the block's first position."""
     cdef const Axis *height = &work.axis[1]

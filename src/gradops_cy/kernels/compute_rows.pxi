@@ -24,8 +24,9 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
     cdef Tensor x = work.diff_dst
-    cdef Py_ssize_t t, jd, jh, j, yd, yh, yw, low, high, pitch
+    cdef Py_ssize_t t, line, jd, jh, j, yd, yh, yw, low, high, pitch
     cdef Py_ssize_t step = width.in_step * x.stride[4]
+    cdef bint abreast = rows_abreast(work, task, residue, count)
     cdef const Py_ssize_t *tap
     cdef const Py_ssize_t *entry
     cdef const char *outside = NULL if work.b.exact_halo else s.zeros
@@ -37,53 +38,58 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
         tap = work.tap + 3 * t
         yw = width.offset[tap[2]] + task.start[2] * width.in_step
         inside_of(work, task, tap[2], count[2], &low, &high)
-        for jd in range(count[0]):
+        for line in range(count[0] * count[1]):
+            jd, jh = line // count[1], line % count[1]
+            if abreast:
+                jd, jh = line % count[0], line // count[0]
             yd = source_of(depth, task.start[0], tap[0], jd)
-            for jh in range(count[1]):
-                yh = source_of(height, task.start[1], tap[1], jh)
-                if work.b.windowed:
-                    entry = width.index + tap[2] * width.block
-                    source = s.window + pitch * width.window * (
-                        depth.index[tap[0] * depth.block + jd] * height.window
-                        + height.index[tap[1] * height.block + jh])
+            yh = source_of(height, task.start[1], tap[1], jh)
+            if yd < 0 or yh < 0:
+                for j in range(count[2]):
+                    row[j] = outside
+            elif work.b.windowed:
+                entry = width.index + tap[2] * width.block
+                source = s.window + pitch * width.window * (
+                    depth.index[tap[0] * depth.block + jd] * height.window
+                    + height.index[tap[1] * height.block + jh])
+                for j in range(count[2]):
+                    row[j] = source + entry[j] * pitch
+                if work.b.merge == 1:
                     for j in range(count[2]):
-                        row[j] = source + entry[j] * pitch
-                    if work.b.merge == 1:
-                        for j in range(count[2]):
-                            if yd < 0 or yh < 0 or j < low or j >= high:
-                                row[j] = outside
-                elif yd < 0 or yh < 0:
-                    for j in range(count[2]):
-                        row[j] = outside
-                else:
-                    source = base + yd * x.stride[2] + yh * x.stride[3]
-                    source += yw * x.stride[4]
-                    for j in range(low):
-                        row[j] = outside
-                    for j in range(low, high):
-                        row[j] = source + j * step
-                    for j in range(high, count[2]):
-                        row[j] = outside
-                row += count[2]
+                        if j < low or j >= high:
+                            row[j] = outside
+            else:
+                source = base + yd * x.stride[2] + yh * x.stride[3] + yw * x.stride[4]
+                for j in range(low):
+                    row[j] = outside
+                for j in range(low, high):
+                    row[j] = source + j * step
+                for j in range(high, count[2]):
+                    row[j] = outside
+            row += count[2]
 
 
 cdef void point_results(const Work *work, const Task *task, Py_ssize_t group,
                         const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
                         char **result) noexcept nogil:
     """Fill result[position] with where the block's first channel goes: scratch or diff_src."""
-    cdef Py_ssize_t jd, jh, j
+    cdef Py_ssize_t line, jd, jh, j
     cdef Py_ssize_t step[3]
     cdef char *base = result_place(work, task, group, residue, step)
+    cdef bint abreast = rows_abreast(work, task, residue, count)
     base += work.block[4 * task.block_begin] * work.diff_src.stride[1]
-    for jd in range(count[0]):
-        for jh in range(count[1]):
-            for j in range(count[2]):
-                if work.b.direct:
-                    result[j] = base + jd * step[0] + jh * step[1] + j * step[2]
-                else:
-                    result[j] = c + j * work.b.result_pitch * work.size
-            result += count[2]
-            c += count[2] * work.b.result_pitch * work.size
+    if not work.b.direct:
+        step[2] = work.b.result_pitch * work.size
+        step[1] = count[2] * step[2]
+        step[0] = count[1] * step[1]
+        base = c
+    for line in range(count[0] * count[1]):
+        jd, jh = line // count[1], line % count[1]
+        if abreast:
+            jd, jh = line % count[0], line // count[0]
+        for j in range(count[2]):
+            result[j] = base + jd * step[0] + jh * step[1] + j * step[2]
+        result += count[2]
 
 
 # What tiles of ROWS add up.

@@ -6,14 +6,14 @@ cdef enum:
 
 
 cdef void point_positions(Py_ssize_t width, Py_ssize_t first, Py_ssize_t end, const char *source,
-                          const Py_ssize_t *step, char *place, const Py_ssize_t *out_step,
-                          const char **a, char **c) noexcept nogil:
-    """Point to where positions of a plane are read and where their results go."""
+                          Py_ssize_t step, Py_ssize_t row_step, char *place, Py_ssize_t out_step,
+                          Py_ssize_t out_row_step, const char **a, char **c) noexcept nogil:
+    """Point to where positions of some rows are read and where their results go."""
     cdef Py_ssize_t p, row, column
     row, column = first // width, first % width
     for p in range(end - first):
-        a[p] = source + row * step[1] + column * step[2]
-        c[p] = place + row * out_step[1] + column * out_step[2]
+        a[p] = source + row * row_step + column * step
+        c[p] = place + row * out_row_step + column * out_step
         column += 1
         if column == width:
             row += 1
@@ -45,12 +45,10 @@ cdef bint reaches_outside(const Work *work, const Task *task, const Py_ssize_t *
 
 
 cdef Py_ssize_t meet(const Work *work, const Task *task, const Py_ssize_t *residue,
-                     const Py_ssize_t *count, Py_ssize_t jd, Py_ssize_t begin, Py_ssize_t end,
-                     bint wide, const Py_ssize_t *offset, Py_ssize_t *taken,
-                     Py_ssize_t *index) noexcept nogil:
+                     const Py_ssize_t *count, Py_ssize_t jd, Py_ssize_t row, Py_ssize_t rows,
+                     Py_ssize_t begin, Py_ssize_t end, bint wide, const Py_ssize_t *offset,
+                     Py_ssize_t *taken, Py_ssize_t *index) noexcept nogil:
     """Tell the taps that do not read outside for all of some positions; return how many."""
-    cdef Py_ssize_t row = begin // count[2]
-    cdef Py_ssize_t rows = (end - 1) // count[2] + 1 - row
     cdef Py_ssize_t found = 0
     cdef Py_ssize_t t, low, high
     trim_taps(work, task, residue, jd, row, rows, &low, &high)
@@ -81,11 +79,15 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef Py_ssize_t *index = taken + taps
     # Where taps are far apart, tiles of single rows do without many of them.
     cdef bint wide = reaches_outside(work, task, residue, count[2])
-    cdef Py_ssize_t lines = count[1] if wide else 1
-    cdef Py_ssize_t length = count[1] * count[2] // lines
+    # A plane at a time, or a row of all planes.
+    cdef Py_ssize_t outer = rows_abreast(work, task, residue, count) and (
+        count[0] * count[2] >= 2 * TILE_POSITIONS)
+    cdef Py_ssize_t inner = 1 - outer
+    cdef Py_ssize_t lines = count[inner] if wide else 1
+    cdef Py_ssize_t length = count[inner] * count[2] // lines
     cdef Py_ssize_t most = TILE_POSITIONS if wide else MOST_POSITIONS
     cdef Py_ssize_t pieces = (length + most - 1) // most
-    cdef Py_ssize_t jd, line, piece, i, begin, end, channel
+    cdef Py_ssize_t line, piece, i, j, begin, end, row, rows, channel
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef const char *a[MOST_POSITIONS]
@@ -96,14 +98,21 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
         out_step[1] = out_step[2] * count[2]
         out_step[0] = out_step[1] * count[1]
         place = sums - work.block[4 * task.block_begin] * unit
-    for jd in range(count[0]):
+    for j in range(count[outer]):
         for piece in range(lines * pieces):
             line = piece // pieces * length
             begin = line + length * (piece % pieces) // pieces
             end = line + length * (piece % pieces + 1) // pieces
-            point_positions(count[2], begin, end, source + jd * step[0], step,
-                            place + jd * out_step[0], out_step, a, c)
-            taps = meet(work, task, residue, count, jd, begin, end, wide, offset, taken, index)
+            point_positions(count[2], begin, end, source + j * step[outer], step[2], step[inner],
+                            place + j * out_step[outer], out_step[2], out_step[inner], a, c)
+            row = begin // count[2]
+            rows = (end - 1) // count[2] + 1 - row
+            if outer == 1:
+                taps = meet(work, task, residue, count, 0, j, 1, begin, end, wide, offset, taken,
+                            index)
+            else:
+                taps = meet(work, task, residue, count, j, row, rows, begin, end, wide, offset,
+                            taken, index)
             for i in range(block_begin, block_end):
                 block = work.block + 4 * i
                 channel = block[0]
