@@ -3,6 +3,7 @@
 cdef enum:
     MOST_POSITIONS = 48     # that meet a panel before the next one
     TILE_POSITIONS = 12
+    SHORT_ROW = 64          # channels of a position that no prefetcher follows from row to row
 
 
 cdef void point_positions(Py_ssize_t width, Py_ssize_t first, Py_ssize_t end, const char *source,
@@ -87,11 +88,13 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef Py_ssize_t length = count[inner] * count[2] // lines
     cdef Py_ssize_t most = TILE_POSITIONS if wide else MOST_POSITIONS
     cdef Py_ssize_t pieces = (length + most - 1) // most
-    cdef Py_ssize_t line, piece, i, j, begin, end, row, rows, channel
+    cdef Py_ssize_t line, piece, i, j, begin, end, following, row, rows, channel
     cdef const Py_ssize_t *block
     cdef const char *weights
-    cdef const char *a[MOST_POSITIONS]
-    cdef char *c[MOST_POSITIONS]
+    cdef const char *a[MOST_POSITIONS + TILE_POSITIONS]
+    cdef char *c[MOST_POSITIONS + TILE_POSITIONS]
+    # Several short rows of memory for each position.
+    cdef bint asks = not work.b.windowed and taps > 1 and kc <= SHORT_ROW
     if not work.b.direct:
         unit = work.result_size
         out_step[2] = work.b.result_pitch * unit
@@ -103,8 +106,10 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
             line = piece // pieces * length
             begin = line + length * (piece % pieces) // pieces
             end = line + length * (piece % pieces + 1) // pieces
-            point_positions(count[2], begin, end, source + j * step[outer], step[2], step[inner],
-                            place + j * out_step[outer], out_step[2], out_step[inner], a, c)
+            following = min(TILE_POSITIONS, length * lines - end) if asks else 0
+            point_positions(count[2], begin, end + following, source + j * step[outer], step[2],
+                            step[inner], place + j * out_step[outer], out_step[2],
+                            out_step[inner], a, c)
             row = begin // count[2]
             rows = (end - 1) // count[2] + 1 - row
             if outer == 1:
@@ -121,4 +126,5 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
                 # Abreast, a group's channels are where its results are.
                 run_vectors(end - begin, block[2], taps, kc, a,
                             channel * work.window_size if work.b.abreast > 1 else 0, taken, index,
-                            weights, c, channel * unit, block[1] if rounded else 0, more)
+                            weights, c, channel * unit, block[1] if rounded else 0, more,
+                            following if i == block_begin else 0)

@@ -43,11 +43,12 @@ INLINE void dot_round(const int mr, const int nv, char *const *c, ptrdiff_t c_sh
 /* mr positions x nv*16 channels: c = sum over taps and k of
  * a[position][offset[t] + k] * panel[index[t]][k].
  * a, c: a pointer for each position, a_shift and c_shift bytes on; c is bfloat16 for `channels`, or
- * where there are none float; panel [tap][kc/2][nv*16][2]; offsets in bytes. */
+ * where there are none float; panel [tap][kc/2][nv*16][2]; offsets in bytes. `ahead`, unless NULL,
+ * points to positions whose taps' first lines are asked for. */
 INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
                      ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
                      const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
-                     int accumulate) {
+                     int accumulate, const char *const *ahead) {
     __m512 acc[DOT_MR][2];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
@@ -55,6 +56,9 @@ INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, c
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row[DOT_MR], *b = panel + index[t] * kc * nv * 32;
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + (a_shift + offset[t]);
+        if (ahead)
+            UNROLL for (int m = 0; m < mr; m++)
+                __builtin_prefetch(ahead[m] + (a_shift + offset[t]), 0, 3);
         ptrdiff_t k = 0;
         for (; k + 2 * DOT_STEPS <= kc; k += 2 * DOT_STEPS, b += 64 * DOT_STEPS * nv)
             UNROLL for (int i = 0; i < DOT_STEPS; i++)
@@ -94,7 +98,8 @@ INLINE void dot_columns(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc
 
 typedef void (*dot_rows_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *const *a, ptrdiff_t a_shift,
                             const ptrdiff_t *offset, const ptrdiff_t *index, const char *panel,
-                            char *const *c, ptrdiff_t c_shift, ptrdiff_t channels, int accumulate);
+                            char *const *c, ptrdiff_t c_shift, ptrdiff_t channels, int accumulate,
+                            const char *const *ahead);
 typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t width,
                                const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
                                ptrdiff_t c_pitch, int accumulate);
@@ -105,9 +110,10 @@ typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrd
     static void dot_rows_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *const *a,           \
                                      ptrdiff_t a_shift, const ptrdiff_t *offset,                   \
                                      const ptrdiff_t *index, const char *panel, char *const *c,    \
-                                     ptrdiff_t c_shift, ptrdiff_t channels, int accumulate) {      \
+                                     ptrdiff_t c_shift, ptrdiff_t channels, int accumulate,        \
+                                     const char *const *ahead) {                                   \
         dot_rows(mr, nv, taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels,         \
-                 accumulate);                                                                      \
+                 accumulate, ahead);                                                               \
     }                                                                                              \
     static void dot_columns_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *a,               \
                                         ptrdiff_t width, const char *b, ptrdiff_t b_pitch,         \
@@ -127,14 +133,17 @@ static const dot_columns_fn dot_columns_tiles[3][DOT_MR + 1] = {HEIGHTS(ENTRY, 1
 #undef HEIGHTS
 #undef UNROLL
 
+/* `rows` positions, a tile at a time, each of which asks for the next one's lines: as many positions
+ * as `following` are pointed to after these, if any are to be asked for. */
 static void run_vectors(ptrdiff_t rows, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
                         ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
                         const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
-                        int accumulate) {
+                        int accumulate, ptrdiff_t following) {
     for (ptrdiff_t tiles = (rows + DOT_MR - 1) / DOT_MR; tiles > 0; tiles--) {
         ptrdiff_t mr = (rows + tiles - 1) / tiles;
+        const int ask = following && rows + following >= 2 * mr;
         dot_rows_tiles[nv][mr](taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels,
-                               accumulate);
+                               accumulate, ask ? a + mr : NULL);
         a += mr;
         c += mr;
         rows -= mr;
