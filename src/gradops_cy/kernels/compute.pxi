@@ -1,5 +1,7 @@
 # From a window, or diff_dst itself, to the sums of one residue class.
 
+cdef enum:
+    SHORT_ROW = 64          # channels
 
 cdef char *result_place(const Work *work, const Task *task, Py_ssize_t group,
                         const Py_ssize_t *residue, Py_ssize_t *step) noexcept nogil:
@@ -89,6 +91,14 @@ cdef bint rows_abreast(const Work *work, const Task *task, const Py_ssize_t *res
         return False
     return (source_of(depth, task.start[0], 0, 0) >= 0
             and source_of(depth, task.start[0], 0, count[0] - 1) >= 0)
+
+
+cdef inline bint asks_ahead(const Work *work, Py_ssize_t kc) noexcept nogil:
+    """Return whether a tile asks for what the next one reads of diff_dst.
+
+    Where positions share nothing each reads a few short rows, too short for prefetchers to follow.
+    """
+    return not work.b.windowed and work.axis[2].in_step > 1 and kc <= SHORT_ROW
 
 
 cdef inline Py_ssize_t first_entry(const Work *work, const Py_ssize_t *tap) noexcept nogil:

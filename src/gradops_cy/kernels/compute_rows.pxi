@@ -105,13 +105,16 @@ cdef struct Rows:
     const char *weights             # [tap][k][nv]
     const char *outside
     int more                        # the results go on from what they hold
+    bint asks                       # for what the next tile reads
 
 
 cdef inline void run_taps(const Work *work, const Rows *r, Py_ssize_t position, Py_ssize_t positions,
                           Py_ssize_t first, Py_ssize_t last, int more) noexcept nogil:
     """Add up taps `first` to `last` - 1 for some positions, as many as a tile may have."""
+    cdef bint asks = r.asks and position + 2 * positions <= r.positions
     run_rows(work.f64, positions, r.nv, last - first, r.kc,
              r.row + first * r.positions + position, r.positions, r.row_shift,
+             positions if asks else 0,
              r.weights + first * r.kc * r.nv * work.lanes * work.size,
              r.result + position, r.result_shift, more)
 
@@ -220,6 +223,7 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
     for i in range(block_begin, block_end):
         block = work.block + 4 * i
         r.nv = block[2]
+        r.asks = i == block_begin and asks_ahead(work, chunk)
         ldb = r.nv * work.lanes
         r.result_shift = origin + block[0]
         r.weights = panel_of(work, group, block, first, ldb, s)

@@ -3,7 +3,6 @@
 cdef enum:
     MOST_POSITIONS = 48     # that meet a panel before the next one
     TILE_POSITIONS = 12
-    SHORT_ROW = 64          # channels of a position that no prefetcher follows from row to row
 
 
 cdef void point_positions(Py_ssize_t width, Py_ssize_t first, Py_ssize_t end, const char *source,
@@ -93,8 +92,7 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef const char *weights
     cdef const char *a[MOST_POSITIONS + TILE_POSITIONS]
     cdef char *c[MOST_POSITIONS + TILE_POSITIONS]
-    # Several short rows of memory for each position.
-    cdef bint asks = not work.b.windowed and taps > 1 and kc <= SHORT_ROW
+    cdef bint asks = asks_ahead(work, kc)
     if not work.b.direct:
         unit = work.result_size
         out_step[2] = work.b.result_pitch * unit

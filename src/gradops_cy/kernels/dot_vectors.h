@@ -44,7 +44,7 @@ INLINE void dot_round(const int mr, const int nv, char *const *c, ptrdiff_t c_sh
  * a[position][offset[t] + k] * panel[index[t]][k].
  * a, c: a pointer for each position, a_shift and c_shift bytes on; c is bfloat16 for `channels`, or
  * where there are none float; panel [tap][kc/2][nv*16][2]; offsets in bytes. `ahead`, unless NULL,
- * points to positions whose taps' first lines are asked for. */
+ * points to positions that are asked for. */
 INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
                      ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
                      const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
@@ -57,8 +57,9 @@ INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, c
         const char *row[DOT_MR], *b = panel + index[t] * kc * nv * 32;
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + (a_shift + offset[t]);
         if (ahead)
-            UNROLL for (int m = 0; m < mr; m++)
-                __builtin_prefetch(ahead[m] + (a_shift + offset[t]), 0, 3);
+            for (ptrdiff_t i = 0; i < 2 * kc; i += 64)
+                UNROLL for (int m = 0; m < mr; m++)
+                    __builtin_prefetch(ahead[m] + (a_shift + offset[t] + i), 0, 3);
         ptrdiff_t k = 0;
         for (; k + 2 * DOT_STEPS <= kc; k += 2 * DOT_STEPS, b += 64 * DOT_STEPS * nv)
             UNROLL for (int i = 0; i < DOT_STEPS; i++)

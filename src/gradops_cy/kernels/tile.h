@@ -57,10 +57,10 @@ static int tile_rows(int nv) {
 /* The calls below take untyped pointers: f64 says which type they point to. */
 
 INLINE void run_rows(int f64, int mr, int nv, ptrdiff_t taps, ptrdiff_t kc, const void *a,
-                     ptrdiff_t a_pitch, ptrdiff_t a_shift, const void *b, void *c,
+                     ptrdiff_t a_pitch, ptrdiff_t a_shift, ptrdiff_t ahead, const void *b, void *c,
                      ptrdiff_t c_shift, int accumulate) {
-    if (f64) rows_tiles_f64[nv][mr](taps, kc, a, a_pitch, a_shift, b, c, c_shift, accumulate);
-    else rows_tiles_f32[nv][mr](taps, kc, a, a_pitch, a_shift, b, c, c_shift, accumulate);
+    if (f64) rows_tiles_f64[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, accumulate);
+    else rows_tiles_f32[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, accumulate);
 }
 
 INLINE void run_columns(int f64, int mr, int nv, ptrdiff_t kc, const void *a, const void *b,

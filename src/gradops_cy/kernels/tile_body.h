@@ -3,8 +3,8 @@
 #define UNROLL _Pragma("GCC unroll 16")
 
 typedef void (*NAME(rows_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch,
-                              ptrdiff_t a_shift, const REAL *b, REAL *const *c, ptrdiff_t c_shift,
-                              int accumulate);
+                              ptrdiff_t a_shift, ptrdiff_t ahead, const REAL *b, REAL *const *c,
+                              ptrdiff_t c_shift, int accumulate);
 typedef void (*NAME(columns_fn))(ptrdiff_t kc, const REAL *a, const REAL *b, const ptrdiff_t *offset,
                                  ptrdiff_t ahead, REAL *c, ptrdiff_t ldc, int accumulate);
 
@@ -19,11 +19,13 @@ INLINE void NAME(rows_step)(const int mr, const int nv, const REAL *const *row, 
     }
 }
 
-/* a: taps x a_pitch row pointers, of which the first mr of each tap are used, a_shift elements on;
- * b: packed panel; c: mr row pointers, written c_shift elements on. */
+/* a: taps x a_pitch row pointers, of which the first mr of each tap are used, a_shift elements on, and
+ * asked for are those `ahead` pointers on, unless it is 0; b: packed panel; c: mr row pointers, written
+ * c_shift elements on. */
 INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc,
                             const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t a_shift,
-                            const REAL *b, REAL *const *c, ptrdiff_t c_shift, int accumulate) {
+                            ptrdiff_t ahead, const REAL *b, REAL *const *c, ptrdiff_t c_shift,
+                            int accumulate) {
     VEC acc[MR_MAX][NV_MAX];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
@@ -31,6 +33,10 @@ INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_
     for (ptrdiff_t t = 0; t < taps; t++, a += a_pitch) {
         const REAL *row[MR_MAX];
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + a_shift;
+        if (ahead)
+            for (ptrdiff_t i = 0; i < kc; i += 64 / sizeof(REAL))
+                UNROLL for (int m = 0; m < mr; m++)
+                    __builtin_prefetch(a[m + ahead] + a_shift + i, 0, 3);
         ptrdiff_t k = 0;
         for (; k + K_STEPS <= kc; k += K_STEPS, b += K_STEPS * nv * LANES)
             UNROLL for (int i = 0; i < K_STEPS; i++)
@@ -68,9 +74,9 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
 /* One instance for every height up to the tile's limit, and the table that finds it. */
 #define INSTANCE(MR, NV)                                                                            \
     static void NAME(rows_##MR##x##NV)(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a,          \
-                                       ptrdiff_t a_pitch, ptrdiff_t a_shift, const REAL *b,         \
-                                       REAL *const *c, ptrdiff_t c_shift, int acc) {                \
-        NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, a_shift, b, c, c_shift, acc);                 \
+                                       ptrdiff_t a_pitch, ptrdiff_t a_shift, ptrdiff_t ahead,       \
+                                       const REAL *b, REAL *const *c, ptrdiff_t c_shift, int acc) { \
+        NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, acc);          \
     }                                                                                               \
     static void NAME(columns_##MR##x##NV)(ptrdiff_t kc, const REAL *a, const REAL *b,               \
                                           const ptrdiff_t *offset, ptrdiff_t ahead, REAL *c,        \
