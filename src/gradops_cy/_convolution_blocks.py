@@ -204,7 +204,8 @@ def _smaller(whole: Cut) -> Cut | None:
     if fewer:
         return fewer
     # Unfolded, positions share nothing of a window, and whole sums need no results in scratch.
-    if choice.unfolds and width > 4 * DOT_ROWS:
+    apart = choice.unfolds or (choice.problem.pointwise and not choice.tiles.amx)
+    if apart and width > 4 * DOT_ROWS:
         return whole.evened(2, up(width // 2, DOT_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
         return replace(whole, chunk=up(whole.chunk // 2, DOT_K))

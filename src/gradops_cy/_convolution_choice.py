@@ -417,21 +417,25 @@ def choose_kernel(
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
     if parts:
+        # Pairs move as they are; with AMX this was not measured.
+        move_pairs = move if tiles.amx else _moved(arithmetic, 0.6)
         deep = outputs * _taps_beside(problem, parts, tiles)
         grain = DOT_K if tiles.amx else 2
         whole = inputs / up(inputs, DOT_COLUMNS) * deep / up(deep, grain)
-        scores[DOT] = rate * whole * (1 if last else move)
+        scores[DOT] = rate * whole * (1 if last else move_pairs)
         if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
             scores[DOT] *= 0.7
         if parts == 1 and prod(problem.kernel) > 1 and prod(out_steps) == 1:
             share = _convolution_unfold.score(problem, (DOT_COLUMNS, grain), tiles.products)
-            scores[UNFOLD] = rate * share * (1 if last else move)
+            scores[UNFOLD] = rate * share * (1 if last else move_pairs)
             if outputs % DOT_K or not layout.diff_dst_channels_last:
-                # A window sorted by residues, of as many entries for each position.
+                # A window sorted by residues, of as many entries for each position; channels first
+                # each is loaded by itself (measured without AMX).
                 products = prod(problem.kernel) * up(inputs, DOT_COLUMNS) / tiles.products
-                scores[DOT] *= products / (products + (prod(problem.strides) - 1) / 5)
+                entry = 0.2 if tiles.amx or layout.diff_dst_channels_last else 2.0
+                scores[DOT] *= products / (products + (prod(problem.strides) - 1) * entry)
         if whole_rows and not (last or layout.diff_dst_channels_last):
-            gain = _convolution_pairs.gain(problem, DOT_COLUMNS, DOT_K, parts)
+            gain = _convolution_pairs.gain(problem, DOT_COLUMNS, DOT_K, parts, amx=tiles.amx)
             scores[PAIRS] = scores[DOT] * gain
     best = max(scores, key=lambda kernel: scores[kernel])
     # The kernels that can leave out products with padding.
