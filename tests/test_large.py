@@ -1,9 +1,12 @@
-"""Tensors of more than 2**31 elements: offsets of 64 bits."""
+"""Tensors of more than 2**31 elements, offsets of 64 bits; and results that no cache holds."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import gradops_cy
+from tests.cases import DTYPES, layer
 
 FAR = 2**31
 PLAIN = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1}
@@ -81,3 +84,29 @@ def test_a_result_of_more_elements(storage, channels, data_format):
         out[part] = 0
         function()
         assert (out[part] == dy[part]).all()
+
+
+STREAMED = {
+    "rows": layer("64-3-1-3-1-1", dst=(260, 255)),
+    "rows, short sums": layer("64-16-1-2-2-0", dst=(520, 510), transposed=True),
+    "depthwise": layer("1-1-1-3-1-1", dst=(260, 255), groups=64),
+    "depthwise with strides": layer("1-1-1-5-2-2", dst=(90, 95), groups=128),
+    "groups within a line": layer("48-4-1-3-1-1", dst=(215, 205), groups=2),
+    "a batch": layer("64-4-1-1-1-0", dst=(24, 30), batch=92),
+}
+
+
+@pytest.mark.parametrize("case", STREAMED.values(), ids=STREAMED)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_that_no_cache_holds(case, dtype):
+    """Written past the caches where they begin on a line of cache, elsewhere as all others."""
+    case = replace(case, dtype=dtype, data_format="NXC")
+    case.check(large=True)
+    dy, weights = case.formatted(*case.arrays())
+    result = case.call(dy, weights, num_threads=2)
+    assert result.nbytes >= 2**23
+    storage = np.empty(result.nbytes + 128, np.uint8)
+    begin = -storage.ctypes.data % 64 + 16
+    out = storage[begin : begin + result.nbytes].view(result.dtype).reshape(result.shape)
+    case.call(dy, weights, out=out)
+    np.testing.assert_array_equal(out.view(np.uint8), result.view(np.uint8))

@@ -105,18 +105,19 @@ cdef struct Rows:
     const char *weights             # [tap][k][nv]
     const char *outside
     int more                        # the results go on from what they hold
+    int begins                      # how they do else: BEGIN, STREAM
     bint asks                       # for what the next tile reads
 
 
 cdef inline void run_taps(const Work *work, const Rows *r, Py_ssize_t position, Py_ssize_t positions,
-                          Py_ssize_t first, Py_ssize_t last, int more) noexcept nogil:
+                          Py_ssize_t first, Py_ssize_t last, int how) noexcept nogil:
     """Add up taps `first` to `last` - 1 for some positions, as many as a tile may have."""
     cdef bint asks = r.asks and position + 2 * positions <= r.positions
     run_rows(work.f64, positions, r.nv, last - first, r.kc,
              r.row + first * r.positions + position, r.positions, r.row_shift,
              positions if asks else 0,
              r.weights + first * r.kc * r.nv * work.lanes * work.size,
-             r.result + position, r.result_shift, more)
+             r.result + position, r.result_shift, how)
 
 
 cdef void run_position(const Work *work, const Rows *r, Py_ssize_t position) noexcept nogil:
@@ -152,7 +153,7 @@ cdef void run_inside(const Work *work, const Rows *r, Py_ssize_t position,
                 more = 1
             begin = t + 1
     if r.taps > begin or not more:
-        run_taps(work, r, position, positions, begin, r.taps, more)
+        run_taps(work, r, position, positions, begin, r.taps, more or r.begins)
 
 
 cdef Py_ssize_t cut_row(const Work *work, const Task *task, const Py_ssize_t *residue,
@@ -218,6 +219,7 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
     r.taps, r.kc = residue[4] - residue[3], chunk * work.b.merge
     r.positions = count[0] * count[1] * count[2]
     r.outside, r.more = s.zeros, more
+    r.begins = STREAM if work.streams and chunk == work.b.output_channels else BEGIN
     point_all(work, task, group, first, chunk, block_begin, residue, count, c, s, &r)
     origin = r.result_shift - work.block[4 * task.block_begin]
     for i in range(block_begin, block_end):

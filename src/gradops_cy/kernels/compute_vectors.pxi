@@ -124,5 +124,6 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
                 # Abreast, a group's channels are where its results are.
                 run_vectors(end - begin, block[2], taps, kc, a,
                             channel * work.window_size if work.b.abreast > 1 else 0, taken, index,
-                            weights, c, channel * unit, block[1] if rounded else 0, more,
+                            weights, c, channel * unit, block[1] if rounded else 0,
+                            more or (STREAM if work.streams else BEGIN),
                             following if i == block_begin else 0)

@@ -32,14 +32,19 @@ cdef extern from "prefetch.h" nogil:
     void fetch_ahead(const char *p, Py_ssize_t stride, Py_ssize_t begin, Py_ssize_t end,
                      Py_ssize_t bytes) noexcept
 
+cdef extern from "stream.h" nogil:
+    void end_streams() noexcept
+
 cdef extern from "tile.h" nogil:
+    int BEGIN
+    int STREAM
     int VECTOR_BYTES
     int ROWS_NV
     int NV_MAX
     int tile_rows(int nv) noexcept
     void run_rows(int f64, int mr, int nv, Py_ssize_t taps, Py_ssize_t kc, const void *a,
                   Py_ssize_t a_pitch, Py_ssize_t a_shift, Py_ssize_t ahead, const void *b, void *c,
-                  Py_ssize_t c_shift, int accumulate) noexcept
+                  Py_ssize_t c_shift, int how) noexcept
     void run_columns(int f64, int mr, int nv, Py_ssize_t kc, const void *a, const void *b,
                      const Py_ssize_t *offset, Py_ssize_t ahead, void *c, Py_ssize_t ldc,
                      int accumulate) noexcept
@@ -71,7 +76,7 @@ cdef extern from "dot.h" nogil:
     void run_vectors(Py_ssize_t rows, int nv, Py_ssize_t taps, Py_ssize_t kc, const char *const *a,
                      Py_ssize_t a_shift, const Py_ssize_t *offset, const Py_ssize_t *index,
                      const char *panel, char *const *c, Py_ssize_t c_shift, Py_ssize_t channels,
-                     int accumulate, Py_ssize_t following) noexcept
+                     int how, Py_ssize_t following) noexcept
     void run_pairs(int parts, Py_ssize_t channels, Py_ssize_t width, int nv, int stream,
                    Py_ssize_t taps, Py_ssize_t kc, const char *a, const char *b, Py_ssize_t b_pitch,
                    const Py_ssize_t *offset, char *c, Py_ssize_t c_pitch, int accumulate,
@@ -84,6 +89,7 @@ cdef enum:
     DOT_PANELS = 1 << 18    # bytes of weights that a tile of positions passes by
     L1_PANELS = 1 << 15     # of these, what stays in the first-level cache
     L2_PANELS = 1 << 20     # of all, what stays in the second-level cache
+    STREAM_BYTES = 1 << 23  # results that no cache holds
 
 
 cdef enum Kernel:
@@ -225,6 +231,7 @@ cdef struct Work:
     Tensor diff_src
     int f64
     int accumulate
+    bint streams                    # direct results go past the caches
     Py_ssize_t size                 # bytes of the type that sums
     Py_ssize_t window_size          # bytes of the type that multiplies
     int load_dtype                  # what load_row makes of diff_dst
@@ -488,6 +495,8 @@ cdef int run_tasks(const Work *work, Tasks *tasks, Py_ssize_t thread,
     while task >= 0:
         unfit |= run_task(work, task, scratch, &held)
         task = next_task(tasks, thread, &tried)
+    if work.streams:
+        end_streams()
     return unfit
 
 
@@ -585,6 +594,22 @@ cdef class Program:
         return run_all(&work, diff_dst, diff_src, channels_last, scratch, num_threads, accumulate) == 0
 
 
+cdef bint streams_result(const Work *work) noexcept nogil:
+    """Return whether vectors of whole sums may be written past the caches, line by line.
+
+    Where no cache holds the result.
+    """
+    cdef const Tensor *y = &work.diff_src
+    cdef Py_ssize_t size = work.b.batch * y.stride[4]
+    cdef Py_ssize_t steps = y.stride[0] | y.stride[2] | y.stride[3] | y.stride[4]
+    cdef Py_ssize_t axis
+    if not work.b.direct or work.accumulate or channels_first(work):
+        return False
+    for axis in range(3):
+        size *= work.axis[axis].result
+    return size >= STREAM_BYTES and (<Py_ssize_t> y.data | steps) % 64 == 0
+
+
 cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, int num_threads,
                  bint accumulate) except -1:
     """Run the tasks; return how many threads met what the plan does not assume."""
@@ -596,6 +621,7 @@ cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, in
     work.diff_dst.data = read_tensor(diff_dst, False, channels_last, work, work.diff_dst.stride)
     work.diff_src.data = read_tensor(diff_src, True, channels_last, work, work.diff_src.stride)
     work.accumulate = accumulate
+    work.streams = streams_result(work)
     ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
     number = work.b.batch * ranges * work.b.channel_splits * work.b.class_splits
     for axis in range(3):

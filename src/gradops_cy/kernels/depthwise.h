@@ -10,6 +10,7 @@
 #ifndef GRADOPS_DEPTHWISE_H
 #define GRADOPS_DEPTHWISE_H
 
+#include "stream.h"
 #include "vector_io.h"
 
 /* Taps of a row of which each reads for a position what the one before reads for the next: all of them,
@@ -34,6 +35,7 @@ typedef struct {
     ptrdiff_t slides;
     const Slide *slide;             /* [slides], each beginning with the tap after the one before's */
     int accumulate;
+    int streams;                    /* whole vectors of the computing type go past the caches */
     /* Of grouped.h: the k's of each tap. */
     int broadcast;                  /* ... are scalars, not vectors */
     int paired;                     /* ... are pairs of bfloat16 */

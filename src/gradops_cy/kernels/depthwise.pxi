@@ -20,6 +20,7 @@ cdef extern from "depthwise.h" nogil:
         Py_ssize_t slides
         const Slide *slide
         int accumulate
+        int streams
         int broadcast
         int paired
         Py_ssize_t depth
@@ -122,6 +123,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     span.step = width.in_step * x.stride[4]
     span.dst_step = width.out_step * y.stride[4]
     span.accumulate = work.accumulate and work.b.direct
+    span.streams = work.streams
     for jd in range(positions(depth, task.start[0], residue[0])):
         for jh in range(positions(height, task.start[1], residue[1])):
             span.rows = t = 0

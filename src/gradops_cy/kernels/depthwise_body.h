@@ -57,7 +57,8 @@ INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const 
             char *p = dst + m * span->dst_step + v * LANES * SIZE;
             const int lanes = v == nv - 1 ? last : LANES;
             if (span->accumulate) acc[m][v] += NAME(read)(p, lanes);
-            NAME(write)(p, acc[m][v], lanes);
+            if (SIZE == sizeof(REAL) && lanes == LANES && span->streams) STREAM_VECTOR(p, acc[m][v]);
+            else NAME(write)(p, acc[m][v], lanes);
         }
 }
 

@@ -40,6 +40,12 @@ INLINE void dot_round(const int mr, const int nv, char *const *c, ptrdiff_t c_sh
     }
 }
 
+/* The same past the caches, whole lines. */
+INLINE void dot_stream(const int mr, char *const *c, ptrdiff_t c_shift, __m512 (*acc)[2]) {
+    UNROLL for (int m = 0; m < mr; m++)
+        STREAM_VECTOR(c[m] + c_shift, _mm512_cvtne2ps_pbh(acc[m][1], acc[m][0]));
+}
+
 /* mr positions x nv*16 channels: c = sum over taps and k of
  * a[position][offset[t] + k] * panel[index[t]][k].
  * a, c: a pointer for each position, a_shift and c_shift bytes on; c is bfloat16 for `channels`, or
@@ -48,11 +54,11 @@ INLINE void dot_round(const int mr, const int nv, char *const *c, ptrdiff_t c_sh
 INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
                      ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
                      const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
-                     int accumulate, const char *const *ahead) {
+                     int how, const char *const *ahead) {
     __m512 acc[DOT_MR][2];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
-            acc[m][v] = accumulate ? _mm512_loadu_ps(c[m] + c_shift + 64 * v) : _mm512_setzero_ps();
+            acc[m][v] = how == GO_ON ? _mm512_loadu_ps(c[m] + c_shift + 64 * v) : _mm512_setzero_ps();
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row[DOT_MR], *b = panel + index[t] * kc * nv * 32;
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + (a_shift + offset[t]);
@@ -65,6 +71,11 @@ INLINE void dot_rows(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, c
             UNROLL for (int i = 0; i < DOT_STEPS; i++)
                 dot_step(mr, nv, row, 2 * k + 4 * i, b + 64 * i * nv, acc);
         for (; k < kc; k += 2, b += 64 * nv) dot_step(mr, nv, row, 2 * k, b, acc);
+    }
+    /* Groups may begin within a line. */
+    if (nv == 2 && how == STREAM && channels == 32 && (uintptr_t)(c[0] + c_shift) % 64 == 0) {
+        dot_stream(mr, c, c_shift, acc);
+        return;
     }
     if (channels) {
         dot_round(mr, nv, c, c_shift, channels, acc);
@@ -99,7 +110,7 @@ INLINE void dot_columns(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc
 
 typedef void (*dot_rows_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *const *a, ptrdiff_t a_shift,
                             const ptrdiff_t *offset, const ptrdiff_t *index, const char *panel,
-                            char *const *c, ptrdiff_t c_shift, ptrdiff_t channels, int accumulate,
+                            char *const *c, ptrdiff_t c_shift, ptrdiff_t channels, int how,
                             const char *const *ahead);
 typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t width,
                                const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
@@ -111,10 +122,10 @@ typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrd
     static void dot_rows_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *const *a,           \
                                      ptrdiff_t a_shift, const ptrdiff_t *offset,                   \
                                      const ptrdiff_t *index, const char *panel, char *const *c,    \
-                                     ptrdiff_t c_shift, ptrdiff_t channels, int accumulate,        \
+                                     ptrdiff_t c_shift, ptrdiff_t channels, int how,               \
                                      const char *const *ahead) {                                   \
-        dot_rows(mr, nv, taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels,         \
-                 accumulate, ahead);                                                               \
+        dot_rows(mr, nv, taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels, how,    \
+                 ahead);                                                                           \
     }                                                                                              \
     static void dot_columns_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *a,               \
                                         ptrdiff_t width, const char *b, ptrdiff_t b_pitch,         \
@@ -139,12 +150,12 @@ static const dot_columns_fn dot_columns_tiles[3][DOT_MR + 1] = {HEIGHTS(ENTRY, 1
 static void run_vectors(ptrdiff_t rows, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
                         ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
                         const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
-                        int accumulate, ptrdiff_t following) {
+                        int how, ptrdiff_t following) {
     for (ptrdiff_t tiles = (rows + DOT_MR - 1) / DOT_MR; tiles > 0; tiles--) {
         ptrdiff_t mr = (rows + tiles - 1) / tiles;
         const int ask = following && rows + following >= 2 * mr;
         dot_rows_tiles[nv][mr](taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels,
-                               accumulate, ask ? a + mr : NULL);
+                               how, ask ? a + mr : NULL);
         a += mr;
         c += mr;
         rows -= mr;

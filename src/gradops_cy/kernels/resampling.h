@@ -6,6 +6,7 @@
 
 #include "interleave.h"
 #include "rows.h"
+#include "stream.h"
 
 enum {
     ROWS_AT_ONCE = 16,        /* rows that add_rows takes: as many streams as prefetchers follow */
@@ -203,12 +204,6 @@ static void stream(const char *src, char *dst, ptrdiff_t bytes) {
             _mm_stream_si128((void *)(dst + k), _mm_loadu_si128((const void *)(src + k)));
 #endif
     memcpy(dst + j, src + j, (size_t)(bytes - j));
-}
-/* Lets other threads see what was streamed. */
-static void end_streams(void) {
-#if defined(__SSE2__)
-    _mm_sfence();
-#endif
 }
 
 static void add_to(int f64, const void *src, ptrdiff_t n, void *dst) {

@@ -4,12 +4,15 @@
  *   rows      c[m][v] = sum over t, k of a[t][m][k] * b[t][k][v]       vector over channels
  *   columns   c[m][v] = sum over k    of a[k][m] * b[offset[k] + v]     vector over space
  *
- * With accumulate the sum goes on from what c holds, so that a long sum may be cut anywhere
- * without a change of one bit. */
+ * A sum may go on from what c holds, so that a long one may be cut anywhere without a change of one
+ * bit. */
 #ifndef GRADOPS_TILE_H
 #define GRADOPS_TILE_H
 
-#include "simd.h"
+#include "stream.h"
+
+/* Sums begin at zero; or go on from what c holds; or begin and are written past the caches. */
+enum { BEGIN, GO_ON, STREAM };
 
 #define MR_MAX 12
 #define NV_MAX 7
@@ -58,9 +61,9 @@ static int tile_rows(int nv) {
 
 INLINE void run_rows(int f64, int mr, int nv, ptrdiff_t taps, ptrdiff_t kc, const void *a,
                      ptrdiff_t a_pitch, ptrdiff_t a_shift, ptrdiff_t ahead, const void *b, void *c,
-                     ptrdiff_t c_shift, int accumulate) {
-    if (f64) rows_tiles_f64[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, accumulate);
-    else rows_tiles_f32[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, accumulate);
+                     ptrdiff_t c_shift, int how) {
+    if (f64) rows_tiles_f64[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, how);
+    else rows_tiles_f32[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, how);
 }
 
 INLINE void run_columns(int f64, int mr, int nv, ptrdiff_t kc, const void *a, const void *b,

@@ -4,7 +4,7 @@
 
 typedef void (*NAME(rows_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch,
                               ptrdiff_t a_shift, ptrdiff_t ahead, const REAL *b, REAL *const *c,
-                              ptrdiff_t c_shift, int accumulate);
+                              ptrdiff_t c_shift, int how);
 typedef void (*NAME(columns_fn))(ptrdiff_t kc, const REAL *a, const REAL *b, const ptrdiff_t *offset,
                                  ptrdiff_t ahead, REAL *c, ptrdiff_t ldc, int accumulate);
 
@@ -25,11 +25,11 @@ INLINE void NAME(rows_step)(const int mr, const int nv, const REAL *const *row, 
 INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc,
                             const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t a_shift,
                             ptrdiff_t ahead, const REAL *b, REAL *const *c, ptrdiff_t c_shift,
-                            int accumulate) {
+                            int how) {
     VEC acc[MR_MAX][NV_MAX];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
-            acc[m][v] = accumulate ? *(const VEC *)(c[m] + c_shift + v * LANES) : (VEC){0};
+            acc[m][v] = how == GO_ON ? *(const VEC *)(c[m] + c_shift + v * LANES) : (VEC){0};
     for (ptrdiff_t t = 0; t < taps; t++, a += a_pitch) {
         const REAL *row[MR_MAX];
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + a_shift;
@@ -42,6 +42,11 @@ INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_
             UNROLL for (int i = 0; i < K_STEPS; i++)
                 NAME(rows_step)(mr, nv, row, k + i, b + i * nv * LANES, acc);
         for (; k < kc; k++, b += nv * LANES) NAME(rows_step)(mr, nv, row, k, b, acc);
+    }
+    if (how == STREAM) {
+        UNROLL for (int m = 0; m < mr; m++)
+            UNROLL for (int v = 0; v < nv; v++) STREAM_VECTOR(c[m] + c_shift + v * LANES, acc[m][v]);
+        return;
     }
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++) *(VEC *)(c[m] + c_shift + v * LANES) = acc[m][v];
@@ -75,8 +80,8 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
 #define INSTANCE(MR, NV)                                                                            \
     static void NAME(rows_##MR##x##NV)(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a,          \
                                        ptrdiff_t a_pitch, ptrdiff_t a_shift, ptrdiff_t ahead,       \
-                                       const REAL *b, REAL *const *c, ptrdiff_t c_shift, int acc) { \
-        NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, acc);          \
+                                       const REAL *b, REAL *const *c, ptrdiff_t c_shift, int how) { \
+        NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, how);          \
     }                                                                                               \
     static void NAME(columns_##MR##x##NV)(ptrdiff_t kc, const REAL *a, const REAL *b,               \
                                           const ptrdiff_t *offset, ptrdiff_t ahead, REAL *c,        \

@@ -1,0 +1,26 @@
+/* Stores past the caches. An ordinary store reads its line first, which for a result that no cache holds
+ * is as much traffic again. */
+#ifndef GRADOPS_STREAM_H
+#define GRADOPS_STREAM_H
+
+#include "simd.h"
+
+/* A vector to where it is aligned; whole lines of them, one vector after the other. */
+#if VECTOR_BYTES == 64
+#define STREAM_VECTOR(p, v) _mm512_stream_si512((void *)(p), (__m512i)(v))
+#elif VECTOR_BYTES == 32
+#define STREAM_VECTOR(p, v) _mm256_stream_si256((void *)(p), (__m256i)(v))
+#elif defined(__SSE2__)
+#define STREAM_VECTOR(p, v) _mm_stream_si128((void *)(p), (__m128i)(v))
+#else
+#define STREAM_VECTOR(p, v) memcpy(p, &(v), VECTOR_BYTES)
+#endif
+
+/* Lets other threads see what was streamed. */
+static void end_streams(void) {
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
+#endif
