@@ -376,7 +376,7 @@ def choose_kernel(
     if inputs == outputs == 1:
         if direct and problem.groups > 1:
             return DEPTHWISE
-        if 2 * problem.groups >= lanes and not zero_first:
+        if 2 * problem.groups > lanes and not zero_first:
             return DEPTHWISE
     out_steps = _convolution_taps.out_steps(problem)
     # Cycles of arithmetic on an element of either tensor, against about 1.5 to move it across.

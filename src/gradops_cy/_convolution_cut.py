@@ -412,7 +412,8 @@ def _lanes_need(cut: Cut) -> _Need:
     if choice.windowed:
         window = channels * prod(axis.extent for axis in cut.axes)
         results = pitch * prod(map(mul, cut.block, choice.out_steps))
-    pointers = 8 * choice.work.most
+    # Tables, and weights that fill two vectors.
+    pointers = choice.work.most * (8 + 2 * choice.lanes * choice.size // 8)
     if choice.kernel == GROUPED:
         window += cut.ring_elements
         pointers = _convolution_grouped.pointers(

@@ -31,7 +31,7 @@ def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float
     if direct:
         return value
     # Through boxes it is better, as measured, where COLUMNS has little to do for a group.
-    little = inputs <= 2 or (few and inputs <= 8)
+    little = total >= lanes and (inputs <= 2 or (few and inputs <= 8))
     return 1.0 if little and taps > 1 else value * move
 
 

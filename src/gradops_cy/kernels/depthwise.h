@@ -36,6 +36,7 @@ typedef struct {
     const Slide *slide;             /* [slides], each beginning with the tap after the one before's */
     int accumulate;
     int streams;                    /* whole vectors of the computing type go past the caches */
+    int flat;                       /* positions and channels are one, weights are repeated */
     /* Of grouped.h: the k's of each tap. */
     int broadcast;                  /* ... are scalars, not vectors */
     int paired;                     /* ... are pairs of bfloat16 */
@@ -94,6 +95,12 @@ static void run_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t pos
 static void run_sliding_span(int dtype, const Span *span, ptrdiff_t positions, ptrdiff_t channels,
                              char *dst) {
     BY_DTYPE(dtype, sliding_span, span, positions, channels, dst);
+}
+
+/* Positions that read the same taps, in dense rows of fewer channels than lanes; weights are repeated. */
+static void run_flat_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
+                          ptrdiff_t channels, char *dst) {
+    BY_DTYPE(dtype, flat_span, span, first, positions, channels, dst);
 }
 
 #endif

@@ -21,6 +21,7 @@ cdef extern from "depthwise.h" nogil:
         const Slide *slide
         int accumulate
         int streams
+        int flat
         int broadcast
         int paired
         Py_ssize_t depth
@@ -28,6 +29,8 @@ cdef extern from "depthwise.h" nogil:
         Py_ssize_t panel
     void run_sliding_span(int dtype, const Span *span, Py_ssize_t positions, Py_ssize_t channels,
                           char *dst) noexcept
+    void run_flat_span(int dtype, const Span *span, Py_ssize_t first, Py_ssize_t positions,
+                       Py_ssize_t channels, char *dst) noexcept
     void run_span(int dtype, const Span *span, Py_ssize_t first, Py_ssize_t positions,
                   Py_ssize_t channels, char *dst) noexcept
 
@@ -73,11 +76,35 @@ cdef void run_spans(const Work *work, Span *span, int dtype, Py_ssize_t channels
         begin = low
         span.taps = high - low
         span.offset = offset + low
-        if work.b.kernel == DEPTHWISE:
+        if span.flat and end - j > 1:
+            run_flat_span(dtype, span, j, end - j, channels, dst)
+        elif work.b.kernel == DEPTHWISE:
             run_span(dtype, span, j, end - j, channels, dst)
         else:
             run_group_span(dtype, span, j, end - j, channels, dst)
         j = end
+
+
+cdef bint flattens(const Work *work, const Tensor *x, const Tensor *y, Py_ssize_t channels,
+                   int dtype) noexcept nogil:
+    """Return whether rows are dense and their channels too few for the lanes of a vector."""
+    cdef Py_ssize_t pixel = channels * element_size(dtype)
+    cdef const Axis *width = &work.axis[2]
+    return (2 * channels <= work.lanes and width.in_step == 1 and width.out_step == 1
+            and x.stride[4] == pixel and y.stride[4] == pixel)
+
+
+cdef void repeat_weights(const Work *work, const Task *task, Py_ssize_t first, Py_ssize_t taps,
+                         char *dst) noexcept nogil:
+    """Repeat each tap's weights of all channels until they fill two vectors."""
+    cdef Py_ssize_t channels = task.group_end - task.group
+    cdef Py_ssize_t t, i
+    cdef const char *src = work.weights + work.size * (first * work.b.group_panel + task.group)
+    for t in range(taps):
+        for i in range(2 * work.lanes):
+            memcpy(dst, src + i % channels * work.size, work.size)
+            dst += work.size
+        src += work.b.group_panel * work.size
 
 
 cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t *residue,
@@ -97,6 +124,8 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     cdef const char **row = <const char **> (reach + all_taps)
     cdef const char **weight = row + all_taps
     cdef Slide *slide = <Slide *> (weight + all_taps)
+    cdef char *repeated = <char *> (slide + all_taps)
+    cdef const char *weights
     cdef Py_ssize_t taps = 0
     cdef Py_ssize_t count = positions(width, task.start[2], residue[2])
     cdef Py_ssize_t t, jd, jh, yd, yh
@@ -120,6 +149,12 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
                      &slide[t].low, &slide[t].high)
     span.row, span.weight = row, weight
     span.weight_pitch = work.b.group_panel
+    weights = work.weights + work.size * (residue[3] * work.b.group_panel + task.group)
+    span.flat = flattens(work, x, y, task.group_end - task.group, dtype)
+    if span.flat:
+        span.sliding, span.weight_pitch = 0, 2 * work.lanes
+        weights = repeated
+        repeat_weights(work, task, residue[3], all_taps, repeated)
     span.step = width.in_step * x.stride[4]
     span.dst_step = width.out_step * y.stride[4]
     span.accumulate = work.accumulate and work.b.direct
@@ -132,8 +167,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
                 yh = source_of(height, task.start[1], tap[3 * t + 1], jh)
                 if yd >= 0 and yh >= 0:
                     row[span.rows] = x.data + yd * x.stride[2] + yh * x.stride[3]
-                    weight[span.rows] = work.weights + work.size * (
-                        (residue[3] + t) * work.b.group_panel + task.group)
+                    weight[span.rows] = weights + work.size * t * span.weight_pitch
                     span.rows += 1
                 t += taps
             dst = y.data + ((task.start[0] + jd) * depth.out_step + residue[0]) * y.stride[2]

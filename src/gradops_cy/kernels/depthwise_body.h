@@ -122,4 +122,40 @@ static void NAME(span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, p
 #undef CHANNELS
 #undef SLIDE
 #undef HOLD
+/* mr vectors of a row of few channels, positions and channels as one, from element `flat` of the row on;
+ * the last vector has `last` lanes. Weights are repeated: lane l of any vector takes those of its
+ * channel from where the vector's first one stands. */
+INLINE void NAME(flat_tile)(const int mr, const int last, const Span *span, ptrdiff_t flat,
+                            ptrdiff_t channels, char *dst) {
+    VEC acc[SPAN_MR];
+    ptrdiff_t channel[SPAN_MR];
+    UNROLL for (int m = 0; m < mr; m++) acc[m] = (VEC){0}, channel[m] = (flat + m * LANES) % channels;
+    for (ptrdiff_t r = 0; r < span->rows; r++) {
+        const REAL *weight = (const REAL *)span->weight[r];
+        for (ptrdiff_t t = 0; t < span->taps; t++, weight += span->weight_pitch) {
+            const char *source = span->row[r] + span->offset[t] + flat * SIZE;
+            UNROLL for (int m = 0; m < mr; m++)
+                acc[m] += *(const VEC *)(weight + channel[m])
+                          * NAME(read)(source + m * LANES * SIZE, m == mr - 1 ? last : LANES);
+        }
+    }
+    dst += flat * SIZE;
+    UNROLL for (int m = 0; m < mr; m++, dst += LANES * SIZE) {
+        const int lanes = m == mr - 1 ? last : LANES;
+        if (span->accumulate) acc[m] += NAME(read)(dst, lanes);
+        NAME(write)(dst, acc[m], lanes);
+    }
+}
+
+/* Positions that read the same taps; both rows are dense. */
+static void NAME(flat_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions,
+                            ptrdiff_t channels, char *dst) {
+    ptrdiff_t flat = first * channels;
+    const ptrdiff_t end = flat + positions * channels;
+    for (; flat + SPAN_MR * LANES <= end; flat += SPAN_MR * LANES)
+        NAME(flat_tile)(SPAN_MR, LANES, span, flat, channels, dst);
+    for (; flat < end; flat += LANES)
+        NAME(flat_tile)(1, (int)MIN(end - flat, LANES), span, flat, channels, dst);
+}
+
 #undef UNROLL

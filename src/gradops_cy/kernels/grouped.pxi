@@ -182,6 +182,7 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
     span.broadcast, span.paired = work.b.broadcast, work.b.paired
     span.dst_step = work.axis[2].out_step * y.stride[4]
     span.accumulate = work.accumulate and work.b.direct
+    span.flat = 0
     for slot in range(ring.slots):
         ring.held[slot] = -1
     # Classes come last: they read the same rows.
