@@ -203,7 +203,8 @@ def _smaller(whole: Cut) -> Cut | None:
     fewer = _half_groups(whole)
     if fewer:
         return fewer
-    # Unfolded, positions share nothing of a window, and whole sums need no results in scratch.
+    # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
+    # results in scratch (with AMX the latter was not measured).
     apart = choice.unfolds or (choice.problem.pointwise and not choice.tiles.amx)
     if apart and width > 4 * DOT_ROWS:
         return whole.evened(2, up(width // 2, DOT_ROWS))

@@ -3,6 +3,7 @@
 cdef enum:
     SHORT_ROW = 64          # channels
 
+
 cdef char *result_place(const Work *work, const Task *task, Py_ssize_t group,
                         const Py_ssize_t *residue, Py_ssize_t *step) noexcept nogil:
     """Return where channel 0 of a group goes at a class's first position, and the steps from there."""
@@ -91,6 +92,15 @@ cdef bint rows_abreast(const Work *work, const Task *task, const Py_ssize_t *res
         return False
     return (source_of(depth, task.start[0], 0, 0) >= 0
             and source_of(depth, task.start[0], 0, count[0] - 1) >= 0)
+
+
+cdef inline void locate_line(const Py_ssize_t *count, bint abreast, Py_ssize_t line, Py_ssize_t *jd,
+                             Py_ssize_t *jh) noexcept nogil:
+    """Tell the plane and the row that come as number `line`."""
+    if abreast:
+        jd[0], jh[0] = line % count[0], line // count[0]
+    else:
+        jd[0], jh[0] = line // count[1], line % count[1]
 
 
 cdef inline bint asks_ahead(const Work *work, Py_ssize_t kc) noexcept nogil:

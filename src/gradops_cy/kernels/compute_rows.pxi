@@ -39,9 +39,7 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
         yw = width.offset[tap[2]] + task.start[2] * width.in_step
         inside_of(work, task, tap[2], count[2], &low, &high)
         for line in range(count[0] * count[1]):
-            jd, jh = line // count[1], line % count[1]
-            if abreast:
-                jd, jh = line % count[0], line // count[0]
+            locate_line(count, abreast, line, &jd, &jh)
             yd = source_of(depth, task.start[0], tap[0], jd)
             yh = source_of(height, task.start[1], tap[1], jh)
             if yd < 0 or yh < 0:
@@ -84,9 +82,7 @@ cdef void point_results(const Work *work, const Task *task, Py_ssize_t group,
         step[0] = count[1] * step[1]
         base = c
     for line in range(count[0] * count[1]):
-        jd, jh = line // count[1], line % count[1]
-        if abreast:
-            jd, jh = line % count[0], line // count[0]
+        locate_line(count, abreast, line, &jd, &jh)
         for j in range(count[2]):
             result[j] = base + jd * step[0] + jh * step[1] + j * step[2]
         result += count[2]

@@ -87,7 +87,7 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef Py_ssize_t length = count[inner] * count[2] // lines
     cdef Py_ssize_t most = TILE_POSITIONS if wide else MOST_POSITIONS
     cdef Py_ssize_t pieces = (length + most - 1) // most
-    cdef Py_ssize_t line, piece, i, j, begin, end, following, row, rows, channel
+    cdef Py_ssize_t line, piece, i, j, jd, begin, end, following, row, rows, channel
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef const char *a[MOST_POSITIONS + TILE_POSITIONS]
@@ -108,14 +108,12 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
             point_positions(count[2], begin, end + following, source + j * step[outer], step[2],
                             step[inner], place + j * out_step[outer], out_step[2],
                             out_step[inner], a, c)
-            row = begin // count[2]
+            jd, row = j, begin // count[2]
             rows = (end - 1) // count[2] + 1 - row
             if outer == 1:
-                taps = meet(work, task, residue, count, 0, j, 1, begin, end, wide, offset, taken,
-                            index)
-            else:
-                taps = meet(work, task, residue, count, j, row, rows, begin, end, wide, offset,
-                            taken, index)
+                jd, row, rows = 0, j, 1
+            taps = meet(work, task, residue, count, jd, row, rows, begin, end, wide, offset, taken,
+                        index)
             for i in range(block_begin, block_end):
                 block = work.block + 4 * i
                 channel = block[0]

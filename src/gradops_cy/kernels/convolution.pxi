@@ -33,11 +33,11 @@ cdef extern from "prefetch.h" nogil:
                      Py_ssize_t bytes) noexcept
 
 cdef extern from "stream.h" nogil:
+    int BEGIN
+    int STREAM
     void end_streams() noexcept
 
 cdef extern from "tile.h" nogil:
-    int BEGIN
-    int STREAM
     int VECTOR_BYTES
     int ROWS_NV
     int NV_MAX

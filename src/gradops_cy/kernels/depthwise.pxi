@@ -136,10 +136,12 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         reach[taps] = width.offset[tap[3 * taps + 2]] + task.start[2] * width.in_step
         offset[taps] = reach[taps] * x.stride[4]
         taps += 1
+    span.flat = flattens(work, x, y, task.group_end - task.group, dtype)
     span.slides = slides_of(reach, taps, width.in_step)
     # Two taps of elements that are not converted gain nothing.
-    span.sliding = (span.slides > 1
-                    or (span.slides == 1 and taps >= (1 if element_size(dtype) < work.size else 3)))
+    span.sliding = not span.flat and (
+        span.slides > 1
+        or (span.slides == 1 and taps >= (1 if element_size(dtype) < work.size else 3)))
     span.slide = slide
     if span.sliding:
         for t in range(span.slides):
@@ -150,10 +152,8 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     span.row, span.weight = row, weight
     span.weight_pitch = work.b.group_panel
     weights = work.weights + work.size * (residue[3] * work.b.group_panel + task.group)
-    span.flat = flattens(work, x, y, task.group_end - task.group, dtype)
     if span.flat:
-        span.sliding, span.weight_pitch = 0, 2 * work.lanes
-        weights = repeated
+        weights, span.weight_pitch = repeated, 2 * work.lanes
         repeat_weights(work, task, residue[3], all_taps, repeated)
     span.step = width.in_step * x.stride[4]
     span.dst_step = width.out_step * y.stride[4]

@@ -5,6 +5,7 @@
 #define GRADOPS_DOT_VECTORS_H
 
 #include "meanwhile.h"
+#include "stream.h"
 
 /* Accumulators, one row of vectors and one broadcast must fit the register file. */
 #define DOT_MR 12

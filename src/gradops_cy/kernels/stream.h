@@ -5,6 +5,10 @@
 
 #include "simd.h"
 
+/* How a tile treats what it writes: sums begin at zero; or go on from what is there; or begin, and are
+ * written past the caches. */
+enum { BEGIN, GO_ON, STREAM };
+
 /* A vector to where it is aligned; whole lines of them, one vector after the other. */
 #if VECTOR_BYTES == 64
 #define STREAM_VECTOR(p, v) _mm512_stream_si512((void *)(p), (__m512i)(v))

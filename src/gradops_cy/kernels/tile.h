@@ -11,9 +11,6 @@
 
 #include "stream.h"
 
-/* Sums begin at zero; or go on from what c holds; or begin and are written past the caches. */
-enum { BEGIN, GO_ON, STREAM };
-
 #define MR_MAX 12
 #define NV_MAX 7
 /* Steps along k in one round of the loop: with one, the compiler moves accumulators from register to
