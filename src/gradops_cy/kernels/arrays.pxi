@@ -1,0 +1,64 @@
+# Arrays at the door: where they begin, and their strides in bytes.
+
+from cpython.buffer cimport (Py_buffer, PyBUF_STRIDED, PyBUF_STRIDES, PyBuffer_Release,
+                             PyObject_GetBuffer)
+
+
+cdef char *read_array(object array, bint writable, int axes, Py_ssize_t *shape,
+                      Py_ssize_t *stride) except NULL:
+    """Return where an array begins; fill in its extents and its strides in bytes.
+
+    Asked for without a format, NumPy hands out any dtype, and faster than a typed memoryview.
+    """
+    cdef Py_buffer view
+    cdef int axis
+    PyObject_GetBuffer(array, &view, PyBUF_STRIDED if writable else PyBUF_STRIDES)
+    try:
+        if view.ndim != axes:
+            raise ValueError(f"expected {axes} axes, got {view.ndim}")
+        for axis in range(axes):
+            shape[axis], stride[axis] = view.shape[axis], view.strides[axis]
+        return <char *> view.buf
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef char *read_tensor(object array, bint writable, bint channels_last, const Work *work,
+                       Py_ssize_t *stride) except NULL:
+    """Return where a tensor begins; fill in its strides over n, c, d, h and w.
+
+    Images without a depth of their own are planes.
+    """
+    cdef Py_buffer view
+    PyObject_GetBuffer(array, &view, PyBUF_STRIDED if writable else PyBUF_STRIDES)
+    try:
+        if not 3 <= view.ndim <= 5:
+            raise ValueError(f"expected 3 to 5 axes, got {view.ndim}")
+        read_strides(&view, channels_last, stride)
+        if view.ndim < 5:
+            stride[0], stride[2] = 0, stride[0]
+        if work.b.joins > 0:
+            stride[3] = work.axis[2].result * stride[4]
+        if work.b.joins > 1:
+            stride[2] = work.axis[1].result * stride[3]
+        return <char *> view.buf
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef char *read_bytes(object array, bint writable) except NULL:
+    """Return where contiguous bytes begin."""
+    cdef Py_ssize_t shape, stride
+    return read_array(array, writable, 1, &shape, &stride)
+
+
+cdef Axis read_axis(const Py_ssize_t[::1] table) noexcept nogil:
+    cdef Axis axis
+    cdef const Py_ssize_t *p = &table[0]
+    axis.result, axis.source, axis.out_step, axis.in_step = p[0], p[1], p[2], p[3]
+    axis.block, axis.blocks, axis.window, axis.taps, axis.runs = p[4], p[5], p[6], p[7], p[8]
+    axis.run = p + 9
+    axis.entry = axis.run + 4 * axis.runs
+    axis.offset = axis.entry + axis.window
+    axis.index = axis.offset + axis.taps
+    return axis
