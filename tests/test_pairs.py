@@ -53,6 +53,12 @@ FEW_OUTPUTS = {
     "odd": layer("48-7-19-5-3-2", transposed=True),
     "padding": SHAPES["padding"],
     "3-D": replace(SHAPES["3-D"], outputs=3),
+    # Even: the taps are packed by themselves, in vectors where their number is a power of two.
+    "even": layer("40-22-17-2-2-0", transposed=True),
+    "even, odd taps": layer("37-26-13-3-1-1"),
+    "even, groups": layer("19-6-11-4-2-1", transposed=True, groups=3),
+    "even, 3-D": replace(SHAPES["3-D"], outputs=4),
+    "even, long": replace(sequence(35, 6, 301, kernel=16, stride=8), transposed=True),
 }
 GROUPS = {
     "of 2": layer("2-2-19-3-1-1", groups=21),

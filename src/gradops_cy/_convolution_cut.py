@@ -14,6 +14,7 @@ from gradops_cy import (
     _convolution_grouped,
     _convolution_pairs,
     _convolution_scatter,
+    _convolution_unfold,
 )
 from gradops_cy._convolution_axis import Axis
 from gradops_cy._convolution_choice import (
@@ -160,6 +161,14 @@ class Cut:
         return len(width.taps) if width.adjacent else 1
 
     @property
+    def packed_apart(self) -> int:
+        """How many unfolded taps are packed by themselves; 1 where the product's weights are."""
+        choice = self.choice
+        whole = choice.unfolds and self.chunk == choice.problem.output_channels
+        apart = whole and _convolution_unfold.packs_apart(choice.given, choice.depth)
+        return prod(choice.given.kernel) if apart else 1
+
+    @property
     def merge(self) -> int:
         """How many taps along the last axis are one run of memory in the window."""
         choice = self.choice
@@ -286,7 +295,8 @@ class Cut:
             rows = up(self.chunk, choice.unit) if choice.dot else self.chunk
             taps = 1 if choice.kernel == SCATTER else len(choice.taps)
             sizes["panel_bytes"] = taps * rows * self.widest * lanes * choice.factor_size
-            sizes["packing_bytes"] = KERNELS.pack_staging(taps, choice.parts)
+            staged = max(taps, self.packed_apart)
+            sizes["packing_bytes"] = KERNELS.pack_staging(staged, choice.parts)
         return {name: up(value, 64) for name, value in sizes.items()}
 
     @property

@@ -20,6 +20,7 @@ from gradops_cy import (
     _convolution_columns,
     _convolution_grouped,
     _convolution_scatter,
+    _convolution_taps,
     _convolution_unfold,
     _isa,
 )
@@ -134,6 +135,9 @@ class Plan:
             blocks = blocks[:1]  # of each group by itself
         if choice.kernel == SCATTER:
             return np.zeros((1, 3), np.intp), np.zeros(1, np.intp), blocks
+        if self.cut.packed_apart > 1:
+            given = _convolution_taps.taps_of(_convolution_taps.axes(choice.given), False)
+            return given.coordinates, given.ranks, blocks
         return choice.work.coordinates, choice.work.ranks, blocks
 
     @cached_property
@@ -156,6 +160,7 @@ class Plan:
             "broadcast": int(choice.broadcasts),
             "paired": int(choice.paired),
             "abreast": choice.abreast,
+            "packed_apart": cut.packed_apart,
             "unfold": cut.unfold,
             "joins": self._joins,
             "batch": self.problem.batch,
@@ -232,7 +237,7 @@ class Plan:
         """Return the weights with the taps and channels that are packed."""
         if self.choice.kernel == SCATTER:
             return _convolution_scatter.by_column(self.problem, weights)
-        if self.choice.unfolds:
+        if self.choice.unfolds and self.cut.packed_apart == 1:
             return _convolution_unfold.by_product(self.problem, weights)
         return weights
 

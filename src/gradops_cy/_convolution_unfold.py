@@ -47,6 +47,15 @@ def by_product(problem: ConvProblem, weights: Array) -> Array:
     return rows.swapaxes(1, 2)
 
 
+def packs_apart(problem: ConvProblem, depth: int) -> bool:
+    """Return whether the panels of all taps, one after the other, are that of the product.
+
+    So they are where none ends in padding, and no pair is of two taps.
+    """
+    outputs = problem.output_channels
+    return outputs % 2 == 0 and prod(problem.kernel) * outputs % depth == 0
+
+
 def score(problem: ConvProblem, tile: tuple[int, int], speed: float) -> float:
     """Return the share of whole tiles, `tile` channels by products, that is left of copying.
 

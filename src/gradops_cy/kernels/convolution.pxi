@@ -88,8 +88,8 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, char *s
             fill_window(work, task, group, first, chunk, &s)
         if work.packing != NULL:
             for i in range(task.block_begin, task.block_end):
-                fine &= pack_chunk(work.packing, group, work.packing.block + 4 * i, first, chunk,
-                                   s.panel, s.packing)
+                fine &= pack_chunk(work.packing, group, work.packing.block + 4 * i, first,
+                                   min(chunk, work.packing.channels), s.panel, s.packing)
                 compute_classes(work, task, group, first, chunk, i, i + 1, &s, &fine)
         else:
             compute_classes(work, task, group, first, chunk, task.block_begin, task.block_end, &s,
@@ -209,9 +209,9 @@ cdef class Program:
         w.tap = &coordinates[0, 0] if w.taps else NULL
         w.rank = &ranks[0] if ranks.shape[0] else NULL
         w.groups = blocking.groups * blocking.abreast
-        w.channels = blocking.output_channels // blocking.abreast
+        w.channels = blocking.output_channels // blocking.abreast // blocking.packed_apart
         w.chunk = min(blocking.chunk, w.channels)
-        w.depth = blocking.unit
+        w.depth = blocking.unit if blocking.packed_apart == 1 else 2
         w.blocks = panel_blocks.shape[0]
         w.block = &panel_blocks[0, 0]
         w.inputs = panel_blocks[w.blocks - 1, 0] + panel_blocks[w.blocks - 1, 1]

@@ -8,6 +8,8 @@
 cdef extern from "pairs.h" nogil:
     void zip_pairs(const unsigned short *even, const unsigned short *odd, unsigned int *dst,
                    Py_ssize_t n) noexcept
+    void zip_runs(const unsigned short *src, Py_ssize_t run, unsigned int *dst,
+                  Py_ssize_t pairs) noexcept
     void zip_single(const unsigned short *even, unsigned int *dst, Py_ssize_t n) noexcept
 
 

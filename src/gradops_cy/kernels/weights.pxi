@@ -10,16 +10,21 @@
 
 cdef enum:
     PACK_CHANNELS = 512      # channels of diff_dst packed at a time: the panel's part stays in L1
+    PACK_RUN = 128           # columns of a strip that is transposed, where taps of many k are a row
 
 cdef extern from "finite.h" nogil:
     int all_finite(int f64, const void *x, Py_ssize_t n) noexcept
     int all_finite_bf16(const unsigned short *x, Py_ssize_t n) noexcept
 
 
+cdef inline Py_ssize_t run_places(Py_ssize_t taps) noexcept nogil:
+    return max(taps, PACK_RUN)
+
+
 cdef inline Py_ssize_t place_bytes(Py_ssize_t taps) noexcept nogil:
     """Return the bytes of places and of a strip of rows that is transposed."""
     cdef Py_ssize_t rows = TRANSPOSE_ROWS * max(taps, PACK_CHANNELS) * sizeof(double)
-    return (taps * sizeof(Py_ssize_t) + rows + 63) // 64 * 64
+    return (run_places(taps) * sizeof(Py_ssize_t) + rows + 63) // 64 * 64
 
 
 cdef inline const char *tap_data(const Weights *w, Py_ssize_t group, Py_ssize_t t) noexcept nogil:
@@ -48,21 +53,34 @@ cdef void transpose_rows(const Weights *w, const char *src, char *dst, Py_ssize_
         transpose(w.size, staging, cols, dst + r * w.size, dst_pitch, place, height, cols)
 
 
+cdef Py_ssize_t place_run(const Weights *w, Py_ssize_t most, Py_ssize_t tap_pitch,
+                          Py_ssize_t k_pitch, Py_ssize_t *place) noexcept nogil:
+    """Tell where the taps of up to `most` k in a row go; return of how many."""
+    cdef Py_ssize_t count = max(1, min(most, run_places(w.taps) // w.taps))
+    cdef Py_ssize_t k, t
+    for k in range(count):
+        for t in range(w.taps):
+            place[k * w.taps + t] = w.rank[t] * tap_pitch + k * k_pitch
+    return count
+
+
 cdef void pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t low,
                     Py_ssize_t high, char *dst, Py_ssize_t tap_pitch, char *staging) noexcept nogil:
     """Pack dst[t][k][i] for k in [low, high) of one block; pitches tap_pitch and the block's width."""
     cdef Py_ssize_t valid = block[1]
     cdef Py_ssize_t width = block[2]
     cdef Py_ssize_t *place = <Py_ssize_t *> staging
-    cdef char *rows = staging + w.taps * sizeof(Py_ssize_t)
-    cdef Py_ssize_t t, k
+    cdef char *rows = staging + run_places(w.taps) * sizeof(Py_ssize_t)
+    cdef Py_ssize_t t, k, step
     cdef const char *src
-    if w.order == BY_TAP:
-        for t in range(w.taps):
-            place[t] = w.rank[t] * tap_pitch
-        for k in range(low, high):
+    if w.order == BY_TAP or w.order == BY_SUM:
+        step = place_run(w, high - low if w.order == BY_SUM else 1, tap_pitch, width, place)
+        k = low
+        while k < high:
             src = w.data + group * w.stride[0] + k * w.stride[1] + block[0] * w.stride[2]
-            transpose_rows(w, src, dst + (k - low) * width * w.size, 0, place, valid, w.taps, rows)
+            transpose_rows(w, src, dst + (k - low) * width * w.size, 0, place, valid,
+                           min(step, high - k) * w.taps, rows)
+            k += step
     else:
         for t in range(w.taps):
             src = tap_data(w, group, t) + low * w.stride[1] + block[0] * w.stride[2]
@@ -104,7 +122,7 @@ cdef void pack_pairs_by_rows(const Weights *w, Py_ssize_t group, const Py_ssize_
     """Pack one chunk's panel two rows at a time; rows past the chunk are zero."""
     cdef Py_ssize_t width = block[2]
     cdef Py_ssize_t pair, k, t
-    cdef char *rows = staging + w.taps * (sizeof(Py_ssize_t) + TRANSPOSE_ROWS * sizeof(double))
+    cdef char *rows = staging + place_bytes(w.taps)
     cdef const unsigned short *row
     for pair in range(pairs):
         k = 2 * pair
@@ -125,10 +143,9 @@ cdef void pack_pairs_by_taps(const Weights *w, Py_ssize_t group, const Py_ssize_
     """Pack pairs whose taps are contiguous; a tap's part of the panel is `pitch` bytes."""
     cdef Py_ssize_t *place = <Py_ssize_t *> staging
     cdef Py_ssize_t width = block[2]
-    cdef Py_ssize_t t, pair, strip, i
+    cdef Py_ssize_t pair, strip, i
     cdef const char *src
-    for t in range(w.taps):
-        place[t] = w.rank[t] * pitch
+    place_run(w, 1, pitch, 0, place)
     for pair in range(pairs):
         src = w.data + group * w.stride[0] + (first + 2 * pair) * w.stride[1]
         for strip in range((block[1] + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
@@ -137,6 +154,31 @@ cdef void pack_pairs_by_taps(const Weights *w, Py_ssize_t group, const Py_ssize_
                         <const unsigned short *> (src + (block[0] + i) * w.stride[2] + w.stride[1]),
                         w.stride[2] // w.unit, panel + (pair * width + i) * 4, 0, place,
                         min(TRANSPOSE_ROWS, block[1] - i), w.taps)
+
+
+cdef void pack_pairs_by_sums(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
+                             Py_ssize_t first, Py_ssize_t pairs, char *panel, Py_ssize_t pitch,
+                             char *staging) noexcept nogil:
+    """Pack pairs whose taps and k are contiguous; a tap's part of the panel is `pitch` bytes."""
+    cdef Py_ssize_t *place = <Py_ssize_t *> staging
+    cdef unsigned int *rows = <unsigned int *> (staging + run_places(w.taps) * sizeof(Py_ssize_t))
+    cdef Py_ssize_t width = block[2]
+    cdef Py_ssize_t step = place_run(w, pairs, pitch // 4, width, place)
+    cdef Py_ssize_t strip, i, r, pair, height, count
+    cdef const char *src
+    for strip in range((block[1] + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
+        i = strip * TRANSPOSE_ROWS
+        height = min(TRANSPOSE_ROWS, block[1] - i)
+        src = w.data + group * w.stride[0] + first * w.stride[1] + (block[0] + i) * w.stride[2]
+        pair = 0
+        while pair < pairs:
+            count = min(step, pairs - pair)
+            for r in range(height):
+                zip_runs(<const unsigned short *> (src + r * w.stride[2] + 2 * pair * w.stride[1]),
+                         w.taps, rows + r * count * w.taps, count)
+            transpose(4, rows, count * w.taps, panel + (pair * width + i) * 4, 0, place, height,
+                      count * w.taps)
+            pair += count
 
 
 cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
@@ -154,6 +196,8 @@ cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
         memset(panel, 0, w.taps * pairs * width * 4)
     if w.order == BY_TAP:
         pack_pairs_by_taps(w, group, block, first, chunk // 2, panel, pairs * width * 4, staging)
+    elif w.order == BY_SUM:
+        pack_pairs_by_sums(w, group, block, first, chunk // 2, panel, pairs * width * 4, staging)
     else:
         for t in range(w.taps):
             src = tap_data(w, group, t) + first * w.stride[1] + block[0] * w.stride[2]
@@ -183,14 +227,13 @@ cdef int pack_tiles(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     cdef char *dst
     if block[1] < width or chunk % DOT_K:
         memset(panel, 0, w.taps * tap_bytes)
-    if w.order == BY_TAP:
-        for t in range(w.taps):
-            place[t] = w.rank[t] * tap_bytes
+    if w.order == BY_TAP or w.order == BY_SUM:
+        place_run(w, 1, tap_bytes, 0, place)
     for step in range(steps):
         k = step * DOT_K
         count = min(DOT_K, chunk - k)
         even = 0
-        if w.order == BY_TAP:
+        if w.order == BY_TAP or w.order == BY_SUM:
             even = count // 2 * 2
             src = w.data + group * w.stride[0] + (first + k) * w.stride[1] + block[0] * w.stride[2]
             for i in range(block[1]):
@@ -295,8 +338,10 @@ cdef int read_weights(weights, Weights *w) except -1:
         w.order = BY_INPUT
     elif w.stride[1] == w.unit or (w.taps == 1 and w.channels == 1):
         w.order = BY_OUTPUT
+    elif dense:
+        w.order = BY_SUM if w.stride[1] == step else BY_TAP
     else:
-        w.order = BY_TAP if dense else SCATTERED
+        w.order = SCATTERED
     return 0
 
 

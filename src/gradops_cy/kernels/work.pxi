@@ -121,6 +121,7 @@ cdef struct Blocking:
     int broadcast       # GROUPED: a vector of lanes is of one group
     int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
     int abreast         # DOT: groups that are taken for one; or 1
+    int packed_apart    # unfolded taps that are packed by themselves; or 1
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
     int joins           # axes that stand in the rows of the last one
     Py_ssize_t batch
@@ -182,6 +183,7 @@ cdef enum Order:
     BY_INPUT        # the lanes of a panel: rows are copied
     BY_OUTPUT       # k: transposed tap by tap
     BY_TAP          # the kernel's axes: transposed k by k
+    BY_SUM          # the kernel's axes, then k: transposed with the taps of many k in a row
     SCATTERED
 
 
