@@ -31,6 +31,10 @@ SHAPES = {
     "groups": layer("17-19-21-3-1-1", groups=3),
     "one channel": layer("1-1-19-5-1-2"),
     "padding": layer("16-3-9-3-2-5", transposed=True),
+    "eight channels of diff_src": layer("8-24-23-3-1-1"),
+    "few channels of diff_src": layer("5-33-17-4-2-1", transposed=True),
+    "few channels of diff_src, many": layer("3-700-6-3-1-1"),
+    "few channels of diff_src, strides": layer("7-12-19-3-2-1", groups=2),
     "3-D": layer(
         "20-37-6-3-2-1",
         transposed=True,

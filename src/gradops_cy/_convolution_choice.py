@@ -63,6 +63,11 @@ class Tiles(NamedTuple):
         """Products of bfloat16 in a cycle, as measured."""
         return 400 if self.amx else 28
 
+    def columns(self, inputs: int) -> int:
+        """Return the channels of diff_src that a vector of a DOT tile has room for."""
+        narrow = HALVES and not self.amx and inputs <= DOT_COLUMNS // 2
+        return DOT_COLUMNS // 2 if narrow else DOT_COLUMNS
+
     def depth(self, outputs: int) -> int:
         """Return how many products a DOT tile has: half of the most where a group has no more."""
         if not self.amx:
@@ -416,22 +421,25 @@ def choose_kernel(
         scores[GROUPED] = score * (DOT_RATE if pairs else 1)
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
+        if parts and not tiles.amx:  # as measured against DOT, of which strides shorten the sums
+            scores[SCATTER] *= 0.7 if prod(out_steps) == 1 else 0.85
     if parts:
         # Pairs move as they are; with AMX this was not measured.
         move_pairs = move if tiles.amx else _moved(arithmetic, 0.6)
         deep = outputs * _taps_beside(problem, parts, tiles)
         grain = DOT_K if tiles.amx else 2
-        whole = inputs / up(inputs, DOT_COLUMNS) * deep / up(deep, grain)
+        wide = up(inputs, tiles.columns(inputs))
+        whole = inputs / wide * deep / up(deep, grain)
         scores[DOT] = rate * whole * (1 if last else move_pairs)
         if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
             scores[DOT] *= 0.7
         if parts == 1 and prod(problem.kernel) > 1 and prod(out_steps) == 1:
-            share = _convolution_unfold.score(problem, (DOT_COLUMNS, grain), tiles.products)
+            share = _convolution_unfold.score(problem, (wide, grain), tiles.products)
             scores[UNFOLD] = rate * share * (1 if last else move_pairs)
             if outputs % DOT_K or not layout.diff_dst_channels_last:
                 # A window sorted by residues, of as many entries for each position; channels first
                 # each is loaded by itself (measured without AMX).
-                products = prod(problem.kernel) * up(inputs, DOT_COLUMNS) / tiles.products
+                products = prod(problem.kernel) * wide / tiles.products
                 entry = 0.2 if tiles.amx or layout.diff_dst_channels_last else 2.0
                 scores[DOT] *= products / (products + (prod(problem.strides) - 1) * entry)
         if whole_rows and not (last or layout.diff_dst_channels_last):

@@ -74,6 +74,7 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef char *place = result_place(work, task, group, residue, out_step)
     cdef Py_ssize_t unit = element_size(work.b.dtype)
     cdef bint rounded = work.b.direct or work.b.rounded
+    cdef int how = more or (STREAM if work.streams else BEGIN)
     cdef Py_ssize_t taps = residue[4] - residue[3]
     cdef Py_ssize_t *taken = offset + taps
     cdef Py_ssize_t *index = taken + taps
@@ -122,6 +123,5 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
                 # Abreast, a group's channels are where its results are.
                 run_vectors(end - begin, block[2], taps, kc, a,
                             channel * work.window_size if work.b.abreast > 1 else 0, taken, index,
-                            weights, c, channel * unit, block[1] if rounded else 0,
-                            more or (STREAM if work.streams else BEGIN),
+                            weights, c, channel * unit, block[1], rounded, how,
                             following if i == block_begin else 0)

@@ -24,9 +24,10 @@ static void amx_end(void) {}
 static void run_vectors(ptrdiff_t rows, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
                         ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
                         const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
-                        int how, ptrdiff_t following) {
+                        int rounded, int how, ptrdiff_t following) {
     (void)rows, (void)nv, (void)taps, (void)kc, (void)a, (void)a_shift, (void)offset, (void)index;
-    (void)panel, (void)c, (void)c_shift, (void)channels, (void)how, (void)following;
+    (void)panel, (void)c, (void)c_shift, (void)channels, (void)rounded, (void)how;
+    (void)following;
 }
 #endif
 

@@ -118,7 +118,8 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
             end = total * (tile + 1) // tiles
             if work.b.parts and not HAVE_AMX:
                 run_vectors(end - position, nv, 1, window_pitch(work, outputs), row + position, 0,
-                            &here, &here, weights, result + position, column * work.size, 0, 0, 0)
+                            &here, &here, weights, result + position, column * work.size,
+                            nv * DOT_COLUMNS, 0, 0, 0)
             elif work.b.parts:
                 position = tile * limit
                 run_amx(work.b.parts, min(limit, total - position), nv, 0, 1,

@@ -64,7 +64,7 @@ cdef extern from "dot.h" nogil:
     void run_vectors(Py_ssize_t rows, int nv, Py_ssize_t taps, Py_ssize_t kc, const char *const *a,
                      Py_ssize_t a_shift, const Py_ssize_t *offset, const Py_ssize_t *index,
                      const char *panel, char *const *c, Py_ssize_t c_shift, Py_ssize_t channels,
-                     int how, Py_ssize_t following) noexcept
+                     int rounded, int how, Py_ssize_t following) noexcept
     void run_pairs(int parts, Py_ssize_t channels, Py_ssize_t width, int nv, int stream,
                    Py_ssize_t taps, Py_ssize_t kc, const char *a, const char *b, Py_ssize_t b_pitch,
                    const Py_ssize_t *offset, char *c, Py_ssize_t c_pitch, int accumulate,
