@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradops_cy import _convolution_choice as choice
 from gradops_cy._convolution_problem import ConvProblem
+from tests import forced
 from tests.cases import LAYERS, conv_case, conv_cases, layer
 from tests.tolerances import DTYPES, assert_close
 from tests.views import VIEWS, WRITEABLE
@@ -115,6 +117,28 @@ def test_every_width_of_rows(width, groups, inputs, data_format, dtype):
 def test_groups_of_few_channels(inputs, outputs, stride, data_format, transposed, dtype):
     name = f"{inputs}-{outputs}-5-3-{stride}-1"
     in_format(layer(name, groups=24, transposed=transposed), data_format, dtype).check()
+
+
+@pytest.fixture
+def half_vectors(monkeypatch):
+    """Take vectors of 32 bytes for groups of as many channels, whatever the processor is."""
+    if choice.KERNELS.tile_shapes(False)[1] < 16:
+        pytest.skip("of tiers with vectors of 64 bytes")
+    monkeypatch.setattr(choice, "HALVES", True)
+    yield from forced.kernel(monkeypatch, lambda problem, assumed: choice.GROUPED)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("outputs", [1, 8, 13])
+@pytest.mark.parametrize(("groups", "width"), [(1, 70), (5, 3), (9, 30)])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_groups_of_half_a_vector(
+    half_vectors, groups, width, outputs, data_format, dtype, accumulate
+):
+    channels = 4 if dtype == "f64" else 8
+    case = layer(f"{channels}-{outputs}-5-3-1-1", dst=(5, width), groups=groups, dilations=(2, 1))
+    in_format(case, data_format, dtype).check(accumulate=accumulate)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

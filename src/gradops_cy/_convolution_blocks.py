@@ -117,7 +117,7 @@ def _channel_blocks(choice: Choice, nv: int) -> tuple[list[ChannelBlock], int]:
         row = up(problem.diff_src_channels, choice.lanes) + choice.lanes
         return [ChannelBlock(0, inputs, 0, 0)], row
     unit, limit = {
-        ROWS: (choice.lanes, 1 if choice.broadcasts else choice.tiles.rows_nv),
+        ROWS: (choice.lanes, 1 if choice.broadcast else choice.tiles.rows_nv),
         COLUMNS: (1, choice.tiles.shapes[nv]),
         DOT: (DOT_COLUMNS, nv),
     }[choice.panel_kernel]
@@ -292,7 +292,7 @@ def _split_for_threads(found: Cut, num_threads: int) -> Cut:
 def _parts(whole: Cut) -> Cut | None:
     """Cut a task's channels, positions or groups in two; return nothing if it has one of each."""
     # Vectors of one group share neither weights nor rows.
-    if whole.choice.broadcasts and (fewer := _half_groups(whole)):
+    if whole.choice.broadcast and (fewer := _half_groups(whole)):
         return fewer
     axis = max((0, 1), key=lambda a: whole.block[a])
     if whole.block[axis] == 1 and whole.block[2] >= 8 * whole.choice.lanes:

@@ -104,6 +104,7 @@ class Choice:
     abreast: int  # groups that are taken for one, each with DOT tiles of its own; or 1
     beside: int  # taps of a row that are one DOT tile deep; or 1
     paired: bool  # GROUPED takes two channels of diff_dst for one
+    broadcast: int  # lanes of a GROUPED vector that is of one group, whose channels are broadcast
     unfolds: bool  # the window holds all taps side by side
     parts: int  # of bfloat16, that DOT tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
@@ -187,14 +188,9 @@ class Choice:
         return self.over_groups and self.windowed
 
     @property
-    def broadcasts(self) -> bool:
-        """Whether a vector of GROUPED is of one group."""
-        return self.kernel == GROUPED and self.problem.input_channels == self.lanes
-
-    @property
     def panels_over_groups(self) -> bool:
         """Whether a row of the packed weights goes through all groups."""
-        return self.over_groups and not self.broadcasts
+        return self.over_groups and not self.broadcast
 
     @property
     def phased(self) -> bool:
@@ -216,7 +212,7 @@ class Choice:
         """The kernel whose panels are as wide."""
         if self.dot:
             return DOT
-        return ROWS if self.kernel == SCATTER or self.broadcasts else self.kernel
+        return ROWS if self.kernel == SCATTER or self.broadcast else self.kernel
 
     def axis(self, number: int, block: int) -> Axis:
         """Return one axis in blocks of `block` positions."""
@@ -246,6 +242,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         else:
             beside = _taps_beside(given, parts, tiles)
     paired = kernel == GROUPED and _pairs_channels(given, tiles, assumed)
+    broadcast = _lanes_of_a_group(given, tiles, paired) if kernel == GROUPED else 0
     if paired:
         problem = replace(given, diff_dst_channels=given.diff_dst_channels // 2)
     zero_first = _convolution_taps.zero_first(problem)
@@ -283,6 +280,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         abreast=abreast,
         beside=beside,
         paired=paired,
+        broadcast=broadcast,
         unfolds=unfolds,
         parts=parts if kernel in (DOT, PAIRS, SCATTER) else 0,
         windowed=windowed,
@@ -319,6 +317,17 @@ def _pairs_channels(problem: ConvProblem, tiles: Tiles, assumed: int) -> bool:
     vectors = problem.dtype == 2 and tiles.bf16_rate > 0 and not tiles.amx
     few = problem.input_channels < tiles.lanes and problem.output_channels % 2 == 0
     return vectors and few and assumed != NOTHING
+
+
+def _lanes_of_a_group(problem: ConvProblem, tiles: Tiles, pairs: bool) -> int:
+    """Return the lanes of vectors that are of one group, all or half of them; or 0."""
+    inputs, half = problem.input_channels, tiles.lanes // 2
+    if inputs == tiles.lanes:
+        return inputs
+    # Strides leave a position few taps, and half a row of pairs takes as long to copy as to spread.
+    dense = prod(_convolution_taps.out_steps(problem)) == 1
+    deep = not pairs or (problem.groups > 1 and problem.output_channels >= 2 * half)
+    return half if HALVES and inputs == half and dense and deep else 0
 
 
 def _groups_abreast(problem: ConvProblem, parts: int) -> int:
@@ -412,12 +421,17 @@ def choose_kernel(
     if parts < 2:
         scores[ROWS] = inputs / up(inputs, lanes) * (1 if last else move)
         scores[COLUMNS] = passes * across * rows / (rows + 1) * (move_columns if last else 1)
-    grouped = problem.groups > 1 or inputs == lanes
-    if parts < 2 and grouped and inputs <= lanes and (direct or not zero_first):
+    pairs = _pairs_channels(problem, tiles, assumed)
+    alone = _lanes_of_a_group(problem, tiles, pairs)
+    if (
+        parts < 2
+        and (problem.groups > 1 or alone)
+        and inputs <= lanes
+        and (direct or not zero_first)
+    ):
         few = prod(counts[1:]) <= 256 or prod(out_steps) > 1
-        pairs = _pairs_channels(problem, tiles, assumed)
         moved = sorting * (_moved(arithmetic, 0.4) if pairs else move)  # pairs are not converted
-        score = _convolution_grouped.score(problem, lanes, direct, few, moved)
+        score = _convolution_grouped.score(problem, alone or lanes, direct, few, moved)
         scores[GROUPED] = score * (DOT_RATE if pairs else 1)
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
@@ -429,8 +443,8 @@ def choose_kernel(
         deep = outputs * _taps_beside(problem, parts, tiles)
         grain = DOT_K if tiles.amx else 2
         wide = up(inputs, tiles.columns(inputs))
-        whole = inputs / wide * deep / up(deep, grain)
-        scores[DOT] = rate * whole * (1 if last else move_pairs)
+        share = inputs / wide * deep / up(deep, grain)
+        scores[DOT] = rate * share * (1 if last else move_pairs)
         if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
             scores[DOT] *= 0.7
         if parts == 1 and prod(problem.kernel) > 1 and prod(out_steps) == 1:

@@ -111,7 +111,7 @@ class Cut:
         # Weights that stay in cache anyway are better met by one tile of positions after the other.
         # PAIRS writes whole rows of few channels.
         large = self.group_panel * choice.factor_size > LARGE_PANELS
-        packs = self._one_product or choice.kernel in (ROWS, PAIRS) or choice.broadcasts
+        packs = self._one_product or choice.kernel in (ROWS, PAIRS) or choice.broadcast > 0
         return once and plain and (packs or (choice.kernel == DOT and large))
 
     @property
@@ -257,9 +257,10 @@ class Cut:
         """Elements of the rows that GROUPED spreads for one vector of lanes."""
         choice = self.choice
         outputs = choice.problem.output_channels
-        if choice.broadcasts:
-            outputs = -(-outputs // choice.lanes)
-        return _convolution_grouped.ring_elements(self.axes, outputs, choice.lanes)
+        if choice.broadcast:
+            outputs = -(-outputs // choice.broadcast)
+        lanes = choice.broadcast or choice.lanes
+        return _convolution_grouped.ring_elements(self.axes, outputs, lanes)
 
     # -- scratch ---------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ class Plan:
             "exact_halo": int(choice.exact_halo),
             "interleave": int(cut.interleave),
             "parts": choice.parts,
-            "broadcast": int(choice.broadcasts),
+            "broadcast": choice.broadcast,
             "paired": int(choice.paired),
             "abreast": choice.abreast,
             "packed_apart": cut.packed_apart,

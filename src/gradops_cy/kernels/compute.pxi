@@ -35,7 +35,7 @@ cdef inline const char *panel_of(const Work *work, Py_ssize_t group, const Py_ss
     """Return the panel [tap][k][width] of a channel block for the chunk that begins at `first`."""
     if work.packing != NULL:
         return s.panel
-    return work.weights + work.window_size * (
+    return work.weights + work.panel_size * (
         group * work.b.group_panel + block[3] + first * work.taps * work.b.merge * width)
 
 

@@ -203,7 +203,7 @@ cdef class Program:
         w.dtype = blocking.dtype
         w.load_dtype = work.load_dtype
         w.f64 = work.f64
-        w.size = work.window_size * (1 + blocking.paired)
+        w.size = work.panel_size = work.window_size * (1 + blocking.paired)
         w.unit = element_size(blocking.dtype)
         w.taps = coordinates.shape[0]
         w.tap = &coordinates[0, 0] if w.taps else NULL
@@ -211,7 +211,7 @@ cdef class Program:
         w.groups = blocking.groups * blocking.abreast
         w.channels = blocking.output_channels // blocking.abreast // blocking.packed_apart
         w.chunk = min(blocking.chunk, w.channels)
-        w.depth = blocking.unit if blocking.packed_apart == 1 else 2
+        w.depth = 2 if blocking.packed_apart > 1 or blocking.paired else blocking.unit
         w.blocks = panel_blocks.shape[0]
         w.block = &panel_blocks[0, 0]
         w.inputs = panel_blocks[w.blocks - 1, 0] + panel_blocks[w.blocks - 1, 1]

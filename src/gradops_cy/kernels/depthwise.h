@@ -38,7 +38,7 @@ typedef struct {
     int streams;                    /* whole vectors of the computing type go past the caches */
     int flat;                       /* positions and channels are one, weights are repeated */
     /* Of grouped.h: the k's of each tap. */
-    int broadcast;                  /* ... are scalars, not vectors */
+    int broadcast;                  /* ... are scalars, for so many lanes; or vectors: 0 */
     int paired;                     /* ... are pairs of bfloat16 */
     ptrdiff_t depth;
     ptrdiff_t source_pitch;         /* from k to k */

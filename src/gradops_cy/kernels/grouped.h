@@ -40,8 +40,18 @@ typedef struct {
 #define GROUP_HEIGHTS(X, K) LOW_HEIGHTS(X, K)
 #endif
 
-/* What the tile multiplies: spread vectors, single channels, or spread pairs of bfloat16. */
-enum { SPREAD, BROADCAST, PAIRED };
+/* Of groups with half as many channels as lanes: processors that multiply a vector of 64 bytes in halves,
+ * one after the other, multiply two vectors of 32 meanwhile. */
+#define HAVE_HALF_VECTORS (VECTOR_BYTES == 64)
+#if HAVE_HALF_VECTORS
+typedef float half_f32 __attribute__((vector_size(VECTOR_BYTES / 2), aligned(4), may_alias));
+typedef double half_f64 __attribute__((vector_size(VECTOR_BYTES / 2), aligned(8), may_alias));
+#endif
+
+typedef void (*group_fn)(const Span *, ptrdiff_t, char *, ptrdiff_t);
+
+/* What the tile multiplies: spread vectors, spread pairs of bfloat16, single channels or pairs of them. */
+enum { SPREAD, PAIRED, BROADCAST, BROADCAST_PAIRED };
 
 /* Positions that are loaded before any is stored. */
 #define SPREAD_AT_ONCE (VECTOR_REGISTERS / 4)
@@ -50,12 +60,26 @@ typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), ma
 typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
 
 #define REAL float
-#define INT int32_t
+#define HAVE_PAIRS (BF16_RATE > 0)
+#if HAVE_HALF_VECTORS
+#define VEC half_f32
+#define TILE(x) x##_half_f32
+#define WHOLE 0
+#include "grouped_tile.h"
+#undef VEC
+#undef TILE
+#undef WHOLE
+#endif
 #define VEC vec_f32
+#define TILE(x) x##_f32
+#define WHOLE 1
+#include "grouped_tile.h"
+#undef TILE
+#undef WHOLE
+#define INT int32_t
 #define IVEC vec_i32
 #define LANES LANES_F32
 #define SUM(x) x##_f32
-#define HAVE_PAIRS (BF16_RATE > 0)
 #define NAME(x) x##_f32
 #define SIZE 4
 #define COMPUTING
@@ -79,12 +103,26 @@ typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), ma
 #undef NAME
 #undef SIZE
 #define REAL double
-#define INT int64_t
+#define HAVE_PAIRS 0
+#if HAVE_HALF_VECTORS
+#define VEC half_f64
+#define TILE(x) x##_half_f64
+#define WHOLE 0
+#include "grouped_tile.h"
+#undef VEC
+#undef TILE
+#undef WHOLE
+#endif
 #define VEC vec_f64
+#define TILE(x) x##_f64
+#define WHOLE 1
+#include "grouped_tile.h"
+#undef TILE
+#undef WHOLE
+#define INT int64_t
 #define IVEC vec_i64
 #define LANES LANES_F64
 #define SUM(x) x##_f64
-#define HAVE_PAIRS 0
 #define NAME(x) x##_f64
 #define SIZE 8
 #define COMPUTING

@@ -32,7 +32,7 @@ cdef struct LaneClass:
 # A task's tables and the spread rows of one vector of lanes.
 cdef struct Ring:
     LaneClass *classes
-    char *rows                  # [slot][k][entry][lane], or [slot][k / lanes][entry][k % lanes]
+    char *rows                  # [slot][k][entry][lane], or [slot][k / broadcast][entry][k % broadcast]
     Py_ssize_t slots
     Py_ssize_t row_bytes
     Py_ssize_t *held            # [slot]: the source row that it holds, or -1
@@ -54,12 +54,17 @@ cdef inline Py_ssize_t slot_of(Py_ssize_t ring, Py_ssize_t y, Py_ssize_t tap) no
     return y % ring if ring else tap
 
 
+cdef inline Py_ssize_t row_entry(const Work *work) noexcept nogil:
+    """Return the bytes of an entry of a spread row."""
+    return work.b.broadcast * work.size if work.b.broadcast else VECTOR_BYTES
+
+
 cdef inline Py_ssize_t row_bytes(const Work *work) noexcept nogil:
     """Return the size of a spread row."""
-    cdef Py_ssize_t vectors = work.b.output_channels
+    cdef Py_ssize_t entries = work.b.output_channels
     if work.b.broadcast:
-        vectors = (vectors + work.lanes - 1) // work.lanes
-    return vectors * work.axis[2].window * VECTOR_BYTES
+        entries = (entries + work.b.broadcast - 1) // work.b.broadcast
+    return entries * work.axis[2].window * row_entry(work)
 
 
 cdef inline Py_ssize_t panel_pitch(const Work *work) noexcept nogil:
@@ -94,7 +99,7 @@ cdef Ring open_ring(const Work *work, const Task *task, const Tensor *y, const S
     ring.row = <const char **> (ring.run + 3 * width.runs)
     ring.weight = ring.row + work.axis[0].taps * work.axis[1].taps
     for t in range(width.taps):
-        ring.offset[t] = width.index[t] * VECTOR_BYTES
+        ring.offset[t] = width.index[t] * row_entry(work)
         ring.reach[t] = width.offset[t] + task.start[2] * width.in_step
     for r in range(width.runs):
         first, step = width.run[4 * r + 1] + task.start[2] * width.in_step, width.run[4 * r + 3]
@@ -136,9 +141,9 @@ cdef void spread_entries(const Work *work, const Spread *s, int dtype, const cha
         return
     while k < s.depth:
         load_rows(dtype, src + (s.start[0] + k) * channel_stride, step, entries,
-                  min(work.lanes, s.depth - k), dst, work.lanes)
+                  min(work.b.broadcast, s.depth - k), dst, work.b.broadcast)
         dst += s.pitch
-        k += work.lanes
+        k += work.b.broadcast
 
 
 cdef char *spread_slot(const Work *work, const Spread *s, int dtype, const Tensor *x, Py_ssize_t yd,
@@ -159,7 +164,9 @@ cdef char *spread_slot(const Work *work, const Spread *s, int dtype, const Tenso
             if ring.run[3 * r + 2] > 0:
                 spread_entries(work, s, dtype, src + ring.run[3 * r + 1] * x.stride[4], x.stride[1],
                                step * x.stride[4], ring.run[3 * r + 2],
-                               row + ring.run[3 * r] * VECTOR_BYTES)
+                               row + ring.run[3 * r] * row_entry(work))
+                fetch_ahead(src + x.stride[3] + ring.run[3 * r + 1] * x.stride[4] + s.start[0] * x.stride[1],
+                            step * x.stride[4], 0, ring.run[3 * r + 2], 32)
     return row
 
 
@@ -217,19 +224,20 @@ cdef int compute_grouped(const Work *work, const Task *task, int dtype, const Te
                          const Tensor *y, Py_ssize_t readable, const Scratch *scratch) noexcept nogil:
     """Compute a task, a vector of lanes at a time (see compute_lanes)."""
     cdef Py_ssize_t total = (task.group_end - task.group) * work.b.input_channels
+    cdef Py_ssize_t whole = work.b.broadcast if work.b.broadcast else work.lanes
     cdef Py_ssize_t first, v, lanes
     cdef const char *weights
     cdef int fine = 1
     cdef Spread s
     cdef Ring ring
     s.depth, s.channels = work.b.output_channels, readable
-    s.pitch = work.axis[2].window * VECTOR_BYTES
+    s.pitch = work.axis[2].window * row_entry(work)
     s.index = scratch.pointers
     s.start = <Py_ssize_t *> (s.index + s.depth * VECTOR_BYTES)
     ring = open_ring(work, task, y, scratch, <char *> (s.start + s.depth))
-    for v in range((total + work.lanes - 1) // work.lanes):
-        first = v * work.lanes
-        lanes = min(work.lanes, total - first)
+    for v in range((total + whole - 1) // whole):
+        first = v * whole
+        lanes = min(whole, total - first)
         if work.b.broadcast:    # vector v is of group v
             s.start[0] = v * s.depth
             if work.packing != NULL:

@@ -1,5 +1,5 @@
 /* The kernels of grouped.h for one storage type; with COMPUTING, what depends on the type that sums
- * alone. */
+ * alone. Tiles are in grouped_tile.h. */
 
 #define UNROLL _Pragma("GCC unroll 32")
 
@@ -35,85 +35,6 @@ INLINE VEC NAME(permute)(VEC v, IVEC index) {
 #endif
 }
 
-/* `width` taps that lie next to each other: what an entry holds is loaded once for all of them. */
-#define SLIDE(width)                                                                               \
-    for (ptrdiff_t k = 0; k < span->depth; k++) {                                                  \
-        const char *from = source + k % columns * sizeof(REAL);                                    \
-        if ((k + 1) % columns == 0) source += span->source_pitch;                                  \
-        VEC w[width];                                                                              \
-        UNROLL for (int t = 0; t < width; t++)                                                     \
-            w[t] = *(const VEC *)(weight + t * span->weight_pitch + k * span->panel);              \
-        UNROLL for (int e = 0; e < mr + width - 1; e++) {                                          \
-            VEC x = NAME(of_entry)(kind == BROADCAST, from + e * VECTOR_BYTES);                    \
-            HOLD_VECTOR(x);                                                                        \
-            UNROLL for (int t = 0; t < width; t++)                                                 \
-                if (e >= t && e - t < mr)                                                          \
-                    acc[e - t] = NAME(add_product)(kind, acc[e - t], w[t], x);                     \
-        }                                                                                          \
-    }
-
-INLINE VEC NAME(of_entry)(const int broadcast, const char *entry) {
-    if (broadcast) return *(const REAL *)entry - (VEC){0};
-    return *(const VEC *)entry;
-}
-
-INLINE VEC NAME(add_product)(const int kind, VEC sum, VEC w, VEC x) {
-#if HAVE_PAIRS
-    if (kind == PAIRED)
-        return (VEC)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)x);
-#endif
-    return sum + w * x;
-}
-
-/* The sums of mr positions from `first` on, of one vector of lanes. */
-INLINE void NAME(group_tile)(const int mr, const int kind, const Span *span, ptrdiff_t first,
-                             char *dst, ptrdiff_t dst_step) {
-    VEC acc[GROUP_MR];
-    const ptrdiff_t columns = kind == BROADCAST ? LANES : 1; /* k's of an entry */
-    UNROLL for (int m = 0; m < mr; m++) acc[m] = (VEC){0};
-    for (ptrdiff_t r = 0; r < span->rows; r++) {
-        const char *row = span->row[r] + first * VECTOR_BYTES;
-        const REAL *weight = (const REAL *)span->weight[r];
-        ptrdiff_t t = 0;
-        while (t < span->taps) {
-            const char *source = row + span->offset[t];
-            ptrdiff_t width = span->sliding ? span->taps - t : 1;
-            if (width >= 3) {
-                SLIDE(3)
-                width = 3;
-            } else if (width == 2) {
-                SLIDE(2)
-            } else {
-                SLIDE(1)
-            }
-            weight += width * span->weight_pitch;
-            t += width;
-        }
-    }
-    UNROLL for (int m = 0; m < mr; m++, dst += dst_step) *(VEC *)dst = acc[m];
-}
-
-/* One instance for every height: rows are cut evenly, and a short last tile would wait for itself. */
-#define INSTANCE(MR, KIND)                                                                         \
-    static void NAME(tile_##KIND##_##MR)(const Span *span, ptrdiff_t first, char *dst,             \
-                                         ptrdiff_t dst_step) {                                     \
-        NAME(group_tile)(MR, KIND, span, first, dst, dst_step);                                    \
-    }
-#define ENTRY(MR, KIND) NAME(tile_##KIND##_##MR),
-#define TILES(KIND)                                                                                \
-    GROUP_HEIGHTS(INSTANCE, KIND)                                                                  \
-    static const NAME(group_fn) NAME(tiles_##KIND)[] = {NULL, GROUP_HEIGHTS(ENTRY, KIND)};
-
-typedef void (*NAME(group_fn))(const Span *, ptrdiff_t, char *, ptrdiff_t);
-TILES(SPREAD)
-TILES(BROADCAST)
-#if HAVE_PAIRS
-TILES(PAIRED)
-#endif
-#undef INSTANCE
-#undef ENTRY
-#undef TILES
-#undef SLIDE
 #endif
 
 /* dst[k][entry] = the lanes' k-th channels at `entries` positions `step` bytes apart, for `count` k's
@@ -188,12 +109,17 @@ static void NAME(spread)(const Spread *s, const char *src, ptrdiff_t step, ptrdi
 static void NAME(group_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, ptrdiff_t lanes,
                              char *dst) {
     VEC sums[GROUP_MR];
-    const SUM(group_fn) *tile = span->broadcast ? SUM(tiles_BROADCAST) : SUM(tiles_SPREAD);
+    const group_fn *tile = SUM(tiles_SPREAD);
     ptrdiff_t tiles = (positions + GROUP_MR - 1) / GROUP_MR, j = 0;
-#if HAVE_PAIRS
-    if (span->paired) tile = SUM(tiles_PAIRED);
+    if (span->broadcast) tile = SUM(tiles_BROADCAST);
+#if HAVE_HALF_VECTORS
+    if (span->broadcast == LANES / 2) tile = SUM(tiles_BROADCAST_half);
 #endif
-    const int in_place = SIZE == sizeof(REAL) && lanes == LANES && !span->accumulate;
+#if HAVE_PAIRS
+    if (span->paired) tile = span->broadcast ? SUM(tiles_BROADCAST_PAIRED_half) : SUM(tiles_PAIRED);
+#endif
+    const ptrdiff_t whole = span->broadcast ? span->broadcast : LANES;
+    const int in_place = SIZE == sizeof(REAL) && lanes == whole && !span->accumulate;
     dst += first * span->dst_step;
     for (ptrdiff_t i = 1; i <= tiles; i++) {
         ptrdiff_t end = positions * i / tiles;

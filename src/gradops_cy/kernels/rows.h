@@ -94,6 +94,17 @@ INLINE ptrdiff_t store_whole_bf16(const float *src, char *dst, ptrdiff_t n) {
 #define DEFINE_LOAD_ROWS(suffix, real, size)                                                       \
     static void load_rows_##suffix(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows,           \
                                    ptrdiff_t n, real *dst, ptrdiff_t dst_pitch) {                  \
+        /* Parts of vectors as they are: masked ones would cross lines. */                         \
+        if (size == sizeof(real) && n == 16 / size) {                                              \
+            for (ptrdiff_t i = 0; i < rows; i++)                                                   \
+                memcpy(dst + i * dst_pitch, src + i * src_pitch, 16);                              \
+            return;                                                                                \
+        }                                                                                          \
+        if (size == sizeof(real) && n == 32 / size) {                                              \
+            for (ptrdiff_t i = 0; i < rows; i++)                                                   \
+                memcpy(dst + i * dst_pitch, src + i * src_pitch, 32);                              \
+            return;                                                                                \
+        }                                                                                          \
         for (ptrdiff_t i = 0; i < rows; i++)                                                       \
             load_row_##suffix(src + i * src_pitch, size, n, dst + i * dst_pitch);                  \
     }

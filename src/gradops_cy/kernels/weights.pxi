@@ -269,6 +269,8 @@ cdef int pack_chunk(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
         return pack_tiles(w, group, block, first, chunk, panel, staging)
     if w.parts:
         return pack_pairs(w, group, block, first, chunk, panel, staging)
+    if w.paired:
+        return pack_pairs(w, group, block, 2 * first, 2 * chunk, panel, staging)
     return pack_panel(w, group, block, first, chunk, panel, staging)
 
 

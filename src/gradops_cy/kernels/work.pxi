@@ -118,7 +118,7 @@ cdef struct Blocking:
     int exact_halo
     int interleave
     int parts           # of bf16, that DOT tiles multiply: more than one for f16 and f32, or 0
-    int broadcast       # GROUPED: a vector of lanes is of one group
+    int broadcast       # GROUPED: lanes of a vector that is of one group, all or half of them; or 0
     int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
     int abreast         # DOT: groups that are taken for one; or 1
     int packed_apart    # unfolded taps that are packed by themselves; or 1
@@ -224,6 +224,7 @@ cdef struct Work:
     bint streams                    # direct results go past the caches
     Py_ssize_t size                 # bytes of the type that sums
     Py_ssize_t window_size          # bytes of the type that multiplies
+    Py_ssize_t panel_size           # bytes of an element of the panels: of two where they are paired
     int load_dtype                  # what load_row makes of diff_dst
     int result_dtype                # what store_row makes of results in scratch
     Py_ssize_t result_size          # bytes of one

@@ -1,0 +1,90 @@
+/* The register tile of grouped.h for one type of vectors: positions by one vector of lanes. */
+
+#define UNROLL _Pragma("GCC unroll 32")
+
+/* `width` taps that lie next to each other: what an entry holds is loaded once for all of them. */
+#define SLIDE(width)                                                                               \
+    for (ptrdiff_t k = 0; k < span->depth; k++) {                                                  \
+        const char *from = source + k % columns * sizeof(REAL);                                    \
+        if ((k + 1) % columns == 0) source += span->source_pitch;                                  \
+        VEC w[width];                                                                              \
+        UNROLL for (int t = 0; t < width; t++)                                                     \
+            w[t] = *(const VEC *)(weight + t * span->weight_pitch + k * span->panel);              \
+        UNROLL for (int e = 0; e < mr + width - 1; e++) {                                          \
+            VEC x = TILE(of_entry)(kind >= BROADCAST, from + e * (ptrdiff_t)sizeof(VEC));          \
+            HOLD_VECTOR(x);                                                                        \
+            UNROLL for (int t = 0; t < width; t++)                                                 \
+                if (e >= t && e - t < mr)                                                          \
+                    acc[e - t] = TILE(add_product)(kind, acc[e - t], w[t], x);                     \
+        }                                                                                          \
+    }
+
+INLINE VEC TILE(of_entry)(const int broadcast, const char *entry) {
+    if (broadcast) return *(const REAL *)entry - (VEC){0};
+    return *(const VEC *)entry;
+}
+
+INLINE VEC TILE(add_product)(const int kind, VEC sum, VEC w, VEC x) {
+#if HAVE_PAIRS && WHOLE
+    if (kind == PAIRED) return (VEC)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)x);
+#elif HAVE_PAIRS
+    if (kind == BROADCAST_PAIRED)
+        return (VEC)_mm256_dpbf16_ps((__m256)sum, (__m256bh)w, (__m256bh)x);
+#endif
+    return sum + w * x;
+}
+
+/* The sums of mr positions from `first` on, of one vector of lanes. */
+INLINE void TILE(group_tile)(const int mr, const int kind, const Span *span, ptrdiff_t first,
+                             char *dst, ptrdiff_t dst_step) {
+    VEC acc[GROUP_MR];
+    /* k's of an entry */
+    const ptrdiff_t columns = kind >= BROADCAST ? sizeof(VEC) / sizeof(REAL) : 1;
+    UNROLL for (int m = 0; m < mr; m++) acc[m] = (VEC){0};
+    for (ptrdiff_t r = 0; r < span->rows; r++) {
+        const char *row = span->row[r] + first * (ptrdiff_t)sizeof(VEC);
+        const REAL *weight = (const REAL *)span->weight[r];
+        ptrdiff_t t = 0;
+        while (t < span->taps) {
+            const char *source = row + span->offset[t];
+            ptrdiff_t width = span->sliding ? span->taps - t : 1;
+            if (width >= 3) {
+                SLIDE(3)
+                width = 3;
+            } else if (width == 2) {
+                SLIDE(2)
+            } else {
+                SLIDE(1)
+            }
+            weight += width * span->weight_pitch;
+            t += width;
+        }
+    }
+    UNROLL for (int m = 0; m < mr; m++, dst += dst_step) *(VEC *)dst = acc[m];
+}
+
+/* One instance for every height: rows are cut evenly, and a short last tile would wait for itself. */
+#define INSTANCE(MR, KIND)                                                                         \
+    static void TILE(tile_##KIND##_##MR)(const Span *span, ptrdiff_t first, char *dst,             \
+                                         ptrdiff_t dst_step) {                                     \
+        TILE(group_tile)(MR, KIND, span, first, dst, dst_step);                                    \
+    }
+#define ENTRY(MR, KIND) TILE(tile_##KIND##_##MR),
+#define TILES(KIND)                                                                                \
+    GROUP_HEIGHTS(INSTANCE, KIND)                                                                  \
+    static const group_fn TILE(tiles_##KIND)[] = {NULL, GROUP_HEIGHTS(ENTRY, KIND)};
+
+TILES(BROADCAST)
+#if WHOLE
+TILES(SPREAD)
+#endif
+#if HAVE_PAIRS && WHOLE
+TILES(PAIRED)
+#elif HAVE_PAIRS
+TILES(BROADCAST_PAIRED)
+#endif
+#undef INSTANCE
+#undef ENTRY
+#undef TILES
+#undef SLIDE
+#undef UNROLL
