@@ -165,8 +165,6 @@ cdef char *spread_slot(const Work *work, const Spread *s, int dtype, const Tenso
                 spread_entries(work, s, dtype, src + ring.run[3 * r + 1] * x.stride[4], x.stride[1],
                                step * x.stride[4], ring.run[3 * r + 2],
                                row + ring.run[3 * r] * row_entry(work))
-                fetch_ahead(src + x.stride[3] + ring.run[3 * r + 1] * x.stride[4] + s.start[0] * x.stride[1],
-                            step * x.stride[4], 0, ring.run[3 * r + 2], 32)
     return row
 
 
