@@ -13,6 +13,7 @@ from gradops_cy import _isa
 from tests import forced
 from tests.cases import conv_cases, layer, sequence, volume
 from tests.test_convolution_plans import plan_of
+from tests.views import VIEWS
 
 pytestmark = pytest.mark.skipif(not _isa.MULTIPLIES_BF16, reason="no products of pairs")
 
@@ -67,6 +68,7 @@ FEW_OUTPUTS = {
 GROUPS = {
     "of 2": layer("2-2-19-3-1-1", groups=21),
     "of 4": layer("4-4-23-3-1-1", groups=9),
+    "of 8 and 18": layer("8-18-23-3-1-1", groups=5),
     "of 8, strides": layer("8-8-20-3-2-1", groups=5),
     "of 8, transposed": layer("8-8-11-4-2-1", groups=5, transposed=True),
     "of 3 and 6": layer("3-6-17-3-1-1", groups=7),
@@ -157,6 +159,13 @@ def test_taps_outside_are_left_out_without_a_change(everywhere, monkeypatch):
     case = replace(case, pads_begin=(13, 14), pads_end=(13, 14))
     case.check()
     forced.assert_cuts_do_not_change_a_bit(monkeypatch, case)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("everywhere", ["grouped"], indirect=True)
+@every_format
+def test_groups_of_eight_in_any_view(everywhere, data_format, view):
+    in_format(GROUPS["of 8 and 18"], data_format).check(view=view)
 
 
 @pytest.mark.parametrize(("data_format", "kernel"), [("NXC", "dot"), ("NCX", "pairs")])

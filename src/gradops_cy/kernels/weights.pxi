@@ -262,6 +262,7 @@ cdef int pack_chunk(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
 
     Where it is split, what is not shows in the results.
     """
+    cdef Weights single
     if w.parts > 1:
         split_panel(w, group, block, first, chunk, panel, staging)
         return 1
@@ -270,7 +271,9 @@ cdef int pack_chunk(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     if w.parts:
         return pack_pairs(w, group, block, first, chunk, panel, staging)
     if w.paired:
-        return pack_pairs(w, group, block, 2 * first, 2 * chunk, panel, staging)
+        single = w[0]
+        single.size = w.unit
+        return pack_pairs(&single, group, block, 2 * first, 2 * chunk, panel, staging)
     return pack_panel(w, group, block, first, chunk, panel, staging)
 
 
