@@ -442,7 +442,8 @@ def choose_kernel(
         move_pairs = move if tiles.amx else _moved(arithmetic, 0.6)
         deep = outputs * _taps_beside(problem, parts, tiles)
         grain = DOT_K if tiles.amx else 2
-        wide = up(inputs, tiles.columns(inputs))
+        # Where a tap has one product nothing is paired, and values are better left to float32.
+        wide = up(inputs, tiles.columns(inputs) if deep > 1 else DOT_COLUMNS)
         share = inputs / wide * deep / up(deep, grain)
         scores[DOT] = rate * share * (1 if last else move_pairs)
         if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
