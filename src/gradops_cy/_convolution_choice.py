@@ -104,7 +104,7 @@ class Choice:
     abreast: int  # groups that are taken for one, each with DOT tiles of its own; or 1
     beside: int  # taps of a row that are one DOT tile deep; or 1
     paired: bool  # GROUPED takes two channels of diff_dst for one
-    broadcast: int  # lanes of a GROUPED vector that is of one group, whose channels are broadcast
+    broadcast: int  # lanes of a GROUPED vector if it is of one group and its channels are; or 0
     unfolds: bool  # the window holds all taps side by side
     parts: int  # of bfloat16, that DOT tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
@@ -393,6 +393,7 @@ def choose_kernel(
         if 2 * problem.groups > lanes and not zero_first:
             return DEPTHWISE
     out_steps = _convolution_taps.out_steps(problem)
+    dense = prod(out_steps) == 1
     # Cycles of arithmetic on an element of either tensor, against about 1.5 to move it across.
     cycles = prod(problem.kernel) / (2 * lanes)
     arithmetic = cycles * inputs, cycles * outputs / prod(out_steps)
@@ -429,14 +430,14 @@ def choose_kernel(
         and inputs <= lanes
         and (direct or not zero_first)
     ):
-        few = prod(counts[1:]) <= 256 or prod(out_steps) > 1
+        few = prod(counts[1:]) <= 256 or not dense
         moved = sorting * (_moved(arithmetic, 0.4) if pairs else move)  # pairs are not converted
         score = _convolution_grouped.score(problem, alone or lanes, direct, few, moved)
         scores[GROUPED] = score * (DOT_RATE if pairs else 1)
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
         if parts and not tiles.amx:  # as measured against DOT, of which strides shorten the sums
-            scores[SCATTER] *= 0.7 if prod(out_steps) == 1 else 0.85
+            scores[SCATTER] *= 0.7 if dense else 0.85
     if parts:
         # Pairs move as they are; with AMX this was not measured.
         move_pairs = move if tiles.amx else _moved(arithmetic, 0.6)
@@ -448,7 +449,7 @@ def choose_kernel(
         scores[DOT] = rate * share * (1 if last else move_pairs)
         if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
             scores[DOT] *= 0.7
-        if parts == 1 and prod(problem.kernel) > 1 and prod(out_steps) == 1:
+        if parts == 1 and prod(problem.kernel) > 1 and dense:
             share = _convolution_unfold.score(problem, (wide, grain), tiles.products)
             scores[UNFOLD] = rate * share * (1 if last else move_pairs)
             if outputs % DOT_K or not layout.diff_dst_channels_last:

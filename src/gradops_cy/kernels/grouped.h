@@ -44,8 +44,8 @@ typedef struct {
  * one after the other, multiply two vectors of 32 meanwhile. */
 #define HAVE_HALF_VECTORS (VECTOR_BYTES == 64)
 #if HAVE_HALF_VECTORS
-typedef float half_f32 __attribute__((vector_size(VECTOR_BYTES / 2), aligned(4), may_alias));
-typedef double half_f64 __attribute__((vector_size(VECTOR_BYTES / 2), aligned(8), may_alias));
+typedef float vec_half_f32 __attribute__((vector_size(VECTOR_BYTES / 2), aligned(4), may_alias));
+typedef double vec_half_f64 __attribute__((vector_size(VECTOR_BYTES / 2), aligned(8), may_alias));
 #endif
 
 typedef void (*group_fn)(const Span *, ptrdiff_t, char *, ptrdiff_t);
@@ -56,87 +56,47 @@ enum { SPREAD, PAIRED, BROADCAST, BROADCAST_PAIRED };
 /* Positions that are loaded before any is stored. */
 #define SPREAD_AT_ONCE (VECTOR_REGISTERS / 4)
 
-typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
-typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
-
 #define REAL float
-#define HAVE_PAIRS (BF16_RATE > 0)
-#if HAVE_HALF_VECTORS
-#define VEC half_f32
-#define TILE(x) x##_half_f32
-#define WHOLE 0
-#include "grouped_tile.h"
-#undef VEC
-#undef TILE
-#undef WHOLE
-#endif
-#define VEC vec_f32
-#define TILE(x) x##_f32
-#define WHOLE 1
-#include "grouped_tile.h"
-#undef TILE
-#undef WHOLE
 #define INT int32_t
-#define IVEC vec_i32
 #define LANES LANES_F32
 #define SUM(x) x##_f32
+#define HALF(x) x##_half_f32
+#define HAVE_PAIRS (BF16_RATE > 0)
+#include "grouped_tiles.h"
 #define NAME(x) x##_f32
 #define SIZE 4
 #define COMPUTING
 #include "grouped_body.h"
-#undef COMPUTING
-#undef NAME
-#undef SIZE
 #define NAME(x) x##_f16
 #define SIZE 2
 #include "grouped_body.h"
-#undef NAME
 #define NAME(x) x##_bf16
+#define SIZE 2
 #include "grouped_body.h"
 #undef REAL
 #undef INT
-#undef VEC
-#undef IVEC
 #undef LANES
 #undef SUM
+#undef HALF
 #undef HAVE_PAIRS
-#undef NAME
-#undef SIZE
+
 #define REAL double
-#define HAVE_PAIRS 0
-#if HAVE_HALF_VECTORS
-#define VEC half_f64
-#define TILE(x) x##_half_f64
-#define WHOLE 0
-#include "grouped_tile.h"
-#undef VEC
-#undef TILE
-#undef WHOLE
-#endif
-#define VEC vec_f64
-#define TILE(x) x##_f64
-#define WHOLE 1
-#include "grouped_tile.h"
-#undef TILE
-#undef WHOLE
 #define INT int64_t
-#define IVEC vec_i64
 #define LANES LANES_F64
 #define SUM(x) x##_f64
+#define HALF(x) x##_half_f64
+#define HAVE_PAIRS 0
+#include "grouped_tiles.h"
 #define NAME(x) x##_f64
 #define SIZE 8
 #define COMPUTING
 #include "grouped_body.h"
-#undef COMPUTING
 #undef REAL
 #undef INT
-#undef VEC
-#undef IVEC
 #undef LANES
 #undef SUM
+#undef HALF
 #undef HAVE_PAIRS
-#undef NAME
-#undef SIZE
 
 static void plan_spread(int f64, Spread *s, ptrdiff_t inputs, ptrdiff_t first, ptrdiff_t lanes) {
     if (f64) plan_spread_f64(s, inputs, first, lanes);

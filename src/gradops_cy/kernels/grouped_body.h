@@ -1,6 +1,8 @@
 /* The kernels of grouped.h for one storage type; with COMPUTING, what depends on the type that sums
  * alone. Tiles are in grouped_tile.h. */
 
+#define VEC SUM(vec)
+#define IVEC SUM(indices)
 #define UNROLL _Pragma("GCC unroll 32")
 
 #ifdef COMPUTING
@@ -138,3 +140,8 @@ static void NAME(group_span)(const Span *span, ptrdiff_t first, ptrdiff_t positi
 }
 
 #undef UNROLL
+#undef VEC
+#undef IVEC
+#undef COMPUTING
+#undef NAME
+#undef SIZE

@@ -1,5 +1,6 @@
 /* The register tile of grouped.h for one type of vectors: positions by one vector of lanes. */
 
+#define VEC TILE(vec)
 #define UNROLL _Pragma("GCC unroll 32")
 
 /* `width` taps that lie next to each other: what an entry holds is loaded once for all of them. */
@@ -88,3 +89,4 @@ TILES(BROADCAST_PAIRED)
 #undef TILES
 #undef SLIDE
 #undef UNROLL
+#undef VEC

@@ -91,20 +91,23 @@ INLINE ptrdiff_t store_whole_bf16(const float *src, char *dst, ptrdiff_t n) {
 #define store_whole_bf16(src, dst, n) 0
 #endif
 
+/* Rows of 16 or 32 bytes as they are: masked vectors would cross lines. Returns whether they were. */
+INLINE int copy_parts(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows, ptrdiff_t bytes, char *dst,
+                      ptrdiff_t dst_pitch) {
+    if (bytes == 16)
+        for (ptrdiff_t i = 0; i < rows; i++) memcpy(dst + i * dst_pitch, src + i * src_pitch, 16);
+    else if (bytes == 32)
+        for (ptrdiff_t i = 0; i < rows; i++) memcpy(dst + i * dst_pitch, src + i * src_pitch, 32);
+    else return 0;
+    return 1;
+}
+
 #define DEFINE_LOAD_ROWS(suffix, real, size)                                                       \
     static void load_rows_##suffix(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows,           \
                                    ptrdiff_t n, real *dst, ptrdiff_t dst_pitch) {                  \
-        /* Parts of vectors as they are: masked ones would cross lines. */                         \
-        if (size == sizeof(real) && n == 16 / size) {                                              \
-            for (ptrdiff_t i = 0; i < rows; i++)                                                   \
-                memcpy(dst + i * dst_pitch, src + i * src_pitch, 16);                              \
+        if (size == sizeof(real) && copy_parts(src, src_pitch, rows, n * size, (char *)dst,        \
+                                               dst_pitch * size))                                  \
             return;                                                                                \
-        }                                                                                          \
-        if (size == sizeof(real) && n == 32 / size) {                                              \
-            for (ptrdiff_t i = 0; i < rows; i++)                                                   \
-                memcpy(dst + i * dst_pitch, src + i * src_pitch, 32);                              \
-            return;                                                                                \
-        }                                                                                          \
         for (ptrdiff_t i = 0; i < rows; i++)                                                       \
             load_row_##suffix(src + i * src_pitch, size, n, dst + i * dst_pitch);                  \
     }
@@ -156,16 +159,10 @@ INLINE void load_row_raw16(const char *src, ptrdiff_t stride, ptrdiff_t n, uint1
     for (; j < n; j++) dst[j] = *(const uint16_t *)(src + j * stride);
 }
 
-/* Rows that are filled up with zeros. Short ones as they are: masked vectors would cross cache lines. */
+/* Rows that are filled up with zeros. */
 static void load_rows_raw16(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows, ptrdiff_t n,
                             uint16_t *dst, ptrdiff_t dst_pitch) {
-    if (n == dst_pitch && (n == 8 || n == 16)) {
-        for (ptrdiff_t i = 0; i < rows; i++, src += src_pitch, dst += dst_pitch) {
-            if (n == 8) memcpy(dst, src, 16);
-            else memcpy(dst, src, 32);
-        }
-        return;
-    }
+    if (n == dst_pitch && copy_parts(src, src_pitch, rows, 2 * n, (char *)dst, 2 * dst_pitch)) return;
     for (ptrdiff_t i = 0; i < rows; i++, src += src_pitch, dst += dst_pitch) {
 #if VECTOR_BYTES == 64
         for (ptrdiff_t j = 0; j < dst_pitch; j += 32) {

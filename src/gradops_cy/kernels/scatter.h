@@ -47,11 +47,8 @@
         else add_runs_of_##suffix(vectors, rows, src, pitch, dst, step, n, first, count, phases);  \
     }
 
-typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
-typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
-
-DEFINE_ADD_RUNS(f32, float, vec_f32, vec_i32, int32_t, LANES_F32)
-DEFINE_ADD_RUNS(f64, double, vec_f64, vec_i64, int64_t, LANES_F64)
+DEFINE_ADD_RUNS(f32, float, vec_f32, indices_f32, int32_t, LANES_F32)
+DEFINE_ADD_RUNS(f64, double, vec_f64, indices_f64, int64_t, LANES_F64)
 
 static void add_runs(int f64, ptrdiff_t rows, const void *src, ptrdiff_t pitch, void *dst,
                      ptrdiff_t step, ptrdiff_t n, ptrdiff_t first, ptrdiff_t count,

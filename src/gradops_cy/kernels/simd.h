@@ -49,6 +49,8 @@
 /* Unaligned, aliasing vectors: a load or a store through a pointer to one is a plain loadu/storeu. */
 typedef float vec_f32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef double vec_f64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
+typedef int32_t indices_f32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+typedef int64_t indices_f64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
 
 #define LANES_F32 (VECTOR_BYTES / 4)
 #define LANES_F64 (VECTOR_BYTES / 8)

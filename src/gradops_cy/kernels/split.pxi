@@ -84,7 +84,7 @@ cdef void split_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *bloc
     cdef Weights real = w[0]
     cdef Py_ssize_t t
     real.size = sizeof(float)
-    if w.order == BY_TAP or w.order == BY_SUM:
+    if taps_in_runs(w):
         split_steps(w, &real, group, block, first, chunk, 0, panel, staging)
         return
     real.taps = 1

@@ -33,6 +33,11 @@ cdef inline const char *tap_data(const Weights *w, Py_ssize_t group, Py_ssize_t 
             + tap[2] * w.stride[5])
 
 
+cdef inline bint taps_in_runs(const Weights *w) noexcept nogil:
+    """Return whether the taps of a weight lie side by side."""
+    return w.order == BY_TAP or w.order == BY_SUM
+
+
 cdef void transpose_rows(const Weights *w, const char *src, char *dst, Py_ssize_t dst_pitch,
                          const Py_ssize_t *place, Py_ssize_t rows, Py_ssize_t cols,
                          char *staging) noexcept nogil:
@@ -73,7 +78,7 @@ cdef void pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     cdef char *rows = staging + run_places(w.taps) * sizeof(Py_ssize_t)
     cdef Py_ssize_t t, k, step
     cdef const char *src
-    if w.order == BY_TAP or w.order == BY_SUM:
+    if taps_in_runs(w):
         step = place_run(w, high - low if w.order == BY_SUM else 1, tap_pitch, width, place)
         k = low
         while k < high:
@@ -227,13 +232,13 @@ cdef int pack_tiles(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     cdef char *dst
     if block[1] < width or chunk % DOT_K:
         memset(panel, 0, w.taps * tap_bytes)
-    if w.order == BY_TAP or w.order == BY_SUM:
+    if taps_in_runs(w):
         place_run(w, 1, tap_bytes, 0, place)
     for step in range(steps):
         k = step * DOT_K
         count = min(DOT_K, chunk - k)
         even = 0
-        if w.order == BY_TAP or w.order == BY_SUM:
+        if taps_in_runs(w):
             even = count // 2 * 2
             src = w.data + group * w.stride[0] + (first + k) * w.stride[1] + block[0] * w.stride[2]
             for i in range(block[1]):
