@@ -30,10 +30,12 @@ from gradops_cy._convolution_choice import (
     DOT,
     DOT_COLUMNS,
     GROUPED,
+    HALVES,
     KERNEL_NAMES,
     KERNELS,
     MODERATE,
     NOTHING,
+    PAIRS,
     ROWS,
     SCATTER,
     Layout,
@@ -46,7 +48,12 @@ from gradops_cy._convolution_problem import ConvProblem
 THREAD_FLOP = 1 << 20
 ELEMENT_FLOP = 8
 # Memory up to this size is kept between calls.
-KEPT_BYTES = 1 << 22
+KEPT_BYTES = 1 << 24
+# Packed weights that the second-level cache has no room for.
+STREAM_PANELS = 1 << 20
+# Runs of weights that are asked for before they are packed: Zen 4's prefetchers do not follow them,
+# others' do.
+WEIGHTS_AHEAD = 4 if HALVES else 0
 
 
 # Panels and scratch of the last calls, of whatever plan, for the next ones: a page fault for every
@@ -161,6 +168,8 @@ class Plan:
             "paired": int(choice.paired),
             "abreast": choice.abreast,
             "packed_apart": cut.packed_apart,
+            "streams_panels": int(self._streams_panels),
+            "weights_ahead": WEIGHTS_AHEAD,
             "unfold": cut.unfold,
             "joins": self._joins,
             "batch": self.problem.batch,
@@ -220,6 +229,14 @@ class Plan:
         if choice.panels_over_groups:
             rows = len(choice.taps) * self.problem.output_channels
         return max(rows * self.cut.group_panel * choice.factor_size, 64)
+
+    @property
+    def _streams_panels(self) -> bool:
+        """Whether packed weights are written past the caches, which are too small for them."""
+        choice = self.choice
+        whole_lines = choice.panel_kernel in (ROWS, DOT) and choice.kernel != PAIRS
+        whole_lines = whole_lines and choice.parts < 2 and not choice.broadcast
+        return HALVES and whole_lines and self.packed_bytes >= STREAM_PANELS
 
     @cached_property
     def _scratch_bytes(self) -> int:

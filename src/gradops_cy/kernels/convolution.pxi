@@ -200,6 +200,7 @@ cdef class Program:
         w.over_groups = blocking.kernel == DEPTHWISE or (
             blocking.kernel == GROUPED and not blocking.broadcast)
         w.paired = blocking.paired
+        w.ahead = blocking.weights_ahead
         w.dtype = blocking.dtype
         w.load_dtype = work.load_dtype
         w.f64 = work.f64
@@ -226,6 +227,7 @@ cdef class Program:
         cdef Py_ssize_t share = length // num_threads // 64 * 64
         cdef int unfit = 0
         read_weights(weights, &w)
+        w.streams = self.work.b.streams_panels and w.order != BY_INPUT and w.order != SCATTERED
         if w.over_groups:
             for number in prange(w.taps, nogil=True, schedule="static", num_threads=num_threads):
                 unfit += 1 - pack_lanes(&w, number, panels)

@@ -2,7 +2,7 @@
 #ifndef GRADOPS_FINITE_H
 #define GRADOPS_FINITE_H
 
-#include "simd.h"
+#include "half.h"
 
 static int all_finite(int f64, const void *x, ptrdiff_t n) {
     int bad = 0;
@@ -16,10 +16,18 @@ static int all_finite(int f64, const void *x, ptrdiff_t n) {
     return !bad;
 }
 
-static int all_finite_bf16(const uint16_t *x, ptrdiff_t n) {
+/* Of 16-bit elements with such bits of exponent. */
+INLINE int all_below(uint16_t exponent, const uint16_t *x, ptrdiff_t n) {
     int bad = 0;
-    for (ptrdiff_t i = 0; i < n; i++) bad |= (x[i] & 0x7f80) == 0x7f80;
+    for (ptrdiff_t i = 0; i < n; i++) bad |= (x[i] & exponent) == exponent;
     return !bad;
+}
+
+static int all_finite_bf16(const uint16_t *x, ptrdiff_t n) { return all_below(0x7f80, x, n); }
+
+static int all_finite_of(int dtype, const void *x, ptrdiff_t n) {
+    if (dtype == F16) return all_below(0x7c00, x, n);
+    return dtype == BF16 ? all_finite_bf16(x, n) : all_finite(dtype == F64, x, n);
 }
 
 #endif

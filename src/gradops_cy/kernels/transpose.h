@@ -5,7 +5,7 @@
 #ifndef GRADOPS_TRANSPOSE_H
 #define GRADOPS_TRANSPOSE_H
 
-#include "simd.h"
+#include "stream.h"
 
 /* Lane numbers of __builtin_shufflevector(a, b): of the vector without bit h, and of the one with. */
 #define LOW(l, h, L) (((l) & (h)) ? (L) + (l) - (h) : (l))
@@ -95,9 +95,10 @@ INLINE void store_first_u16(uint16_t *p, vec_f32 v, ptrdiff_t n) {
 /* Keeps a pointer in its register: GCC otherwise holds one address for each row, on the stack. */
 #define HOLD(pointer) __asm__("" : "+r"(pointer))
 
-/* One square: rows and width at most L; constant where this is called. */
+/* One square: rows and width at most L; constant where this is called. `streams`: whole vectors go past
+ * the caches. */
 #define DEFINE_STRIP(suffix, square, type, vec, L)                                                 \
-    INLINE void piece_##suffix(const type *src, ptrdiff_t src_pitch, type *dst,                    \
+    INLINE void piece_##suffix(const int streams, const type *src, ptrdiff_t src_pitch, type *dst, \
                                ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,        \
                                ptrdiff_t width) {                                                  \
         vec v[L];                                                                                  \
@@ -109,26 +110,38 @@ INLINE void store_first_u16(uint16_t *p, vec_f32 v, ptrdiff_t n) {
         square_##square(v);                                                                        \
         _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {                                     \
             if (i >= width) break;                                                                 \
-            if (place) store_first_##suffix(dst + place[i], v[i], rows);                           \
-            else store_first_##suffix(dst, v[i], rows);                                            \
+            type *to = place ? dst + place[i] : dst;                                               \
+            if (streams) STREAM_VECTOR(to, v[i]);                                                  \
+            else store_first_##suffix(to, v[i], rows);                                             \
             dst += place ? 0 : dst_pitch;                                                          \
             HOLD(dst);                                                                             \
         }                                                                                          \
     }                                                                                              \
-    /* dst[place[c] + r] = src[r][c] for r < rows <= L, c < cols; without place, place[c] is       \
-     * c * dst_pitch. Pitches and places in elements. */                                           \
-    static void strip_##suffix(const type *src, ptrdiff_t src_pitch, type *dst,                    \
-                               ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,        \
-                               ptrdiff_t cols) {                                                   \
+    INLINE void pieces_##suffix(const int streams, const type *src, ptrdiff_t src_pitch,           \
+                                type *dst, ptrdiff_t dst_pitch, const ptrdiff_t *place,            \
+                                ptrdiff_t rows, ptrdiff_t cols) {                                  \
         ptrdiff_t c = 0;                                                                           \
         if (rows == L && !place)                                                                   \
             for (; c + L <= cols; c += L)                                                          \
-                piece_##suffix(src + c, src_pitch, dst + c * dst_pitch, dst_pitch, NULL, L, L);    \
+                piece_##suffix(streams, src + c, src_pitch, dst + c * dst_pitch, dst_pitch, NULL,  \
+                               L, L);                                                              \
         for (; c < cols; c += L) {                                                                 \
             ptrdiff_t width = cols - c < L ? cols - c : L;                                         \
-            if (place) piece_##suffix(src + c, src_pitch, dst, 0, place + c, rows, width);         \
-            else piece_##suffix(src + c, src_pitch, dst + c * dst_pitch, dst_pitch, NULL, rows, width); \
+            if (place)                                                                             \
+                piece_##suffix(streams, src + c, src_pitch, dst, 0, place + c, rows, width);       \
+            else                                                                                   \
+                piece_##suffix(streams, src + c, src_pitch, dst + c * dst_pitch, dst_pitch, NULL,  \
+                               rows, width);                                                       \
         }                                                                                          \
+    }                                                                                              \
+    /* dst[place[c] + r] = src[r][c] for r < rows <= L, c < cols; without place, place[c] is       \
+     * c * dst_pitch. Pitches and places in elements. */                                           \
+    static void strip_##suffix(int streams, const type *src, ptrdiff_t src_pitch, type *dst,       \
+                               ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,        \
+                               ptrdiff_t cols) {                                                   \
+        if (streams && rows == L && sizeof(type) * L == VECTOR_BYTES)                              \
+            pieces_##suffix(1, src, src_pitch, dst, dst_pitch, place, L, cols);                    \
+        else pieces_##suffix(0, src, src_pitch, dst, dst_pitch, place, rows, cols);                \
     }
 DEFINE_STRIP(f32, f32, float, vec_f32, LANES_F32)
 DEFINE_STRIP(f64, f64, double, vec_f64, LANES_F64)
@@ -143,8 +156,8 @@ INLINE vec_f32 load_pairs(const uint16_t *even, const uint16_t *odd, __mmask16 m
 }
 /* Row c of dst, at place[c] or c * dst_pitch bytes, is the pairs (even[r][c], odd[r][c]), r < rows
  * <= 16, c < cols; rows of even and odd are `step` elements apart. */
-static void strip_pairs(const uint16_t *even, const uint16_t *odd, ptrdiff_t step, char *dst,
-                        ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,
+static void strip_pairs(int streams, const uint16_t *even, const uint16_t *odd, ptrdiff_t step,
+                        char *dst, ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,
                         ptrdiff_t cols) {
     for (ptrdiff_t c = 0; c < cols; c += 16) {
         ptrdiff_t width = cols - c < 16 ? cols - c : 16;
@@ -162,45 +175,53 @@ static void strip_pairs(const uint16_t *even, const uint16_t *odd, ptrdiff_t ste
         _Pragma("GCC unroll 16") for (int i = 0; i < 16; i++) {
             if (i >= width) break;
             char *out = dst + (place ? place[c + i] : (c + i) * dst_pitch);
-            store_first_f32((float *)out, v[i], rows);
+            if (streams && rows == 16) STREAM_VECTOR(out, v[i]);
+            else store_first_f32((float *)out, v[i], rows);
         }
     }
 }
 #else
 /* Only AMX multiplies pairs. */
-static void strip_pairs(const uint16_t *even, const uint16_t *odd, ptrdiff_t step, char *dst,
-                        ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,
+static void strip_pairs(int streams, const uint16_t *even, const uint16_t *odd, ptrdiff_t step,
+                        char *dst, ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,
                         ptrdiff_t cols) {
-    (void)even, (void)odd, (void)step, (void)dst, (void)dst_pitch, (void)place, (void)rows;
-    (void)cols;
+    (void)streams, (void)even, (void)odd, (void)step, (void)dst, (void)dst_pitch, (void)place;
+    (void)rows, (void)cols;
 }
 #endif
 
 /* dst[c][r] = src[r][c] for r < rows, c < cols; pitches in elements of `size` (2, 4 or 8) bytes.
- * With `place`, element offsets take the place of dst's rows. */
-static void transpose(int size, const void *src, ptrdiff_t src_pitch, void *dst, ptrdiff_t dst_pitch,
-                      const ptrdiff_t *place, ptrdiff_t rows, ptrdiff_t cols) {
+ * With `place`, element offsets take the place of dst's rows. `streams`: what is written belongs to whole
+ * lines, and goes past the caches. */
+static void transpose_to(int streams, int size, const void *src, ptrdiff_t src_pitch, void *dst,
+                         ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,
+                         ptrdiff_t cols) {
     ptrdiff_t step = size == 8 ? LANES_F64 : LANES_F32;
     ptrdiff_t r = 0;
 #if VECTOR_BYTES == 64
     for (; size == 2 && !place && r + 32 <= rows; r += 32) {
         const uint16_t *even = (const uint16_t *)src + r * src_pitch;
-        strip_pairs(even, even + src_pitch, 2 * src_pitch, (char *)dst + 2 * r, 2 * dst_pitch, NULL,
-                    16, cols);
+        strip_pairs(0, even, even + src_pitch, 2 * src_pitch, (char *)dst + 2 * r, 2 * dst_pitch,
+                    NULL, 16, cols);
     }
 #endif
     for (; r < rows; r += step) {
         ptrdiff_t height = rows - r < step ? rows - r : step;
         if (size == 8)
-            strip_f64((const double *)src + r * src_pitch, src_pitch, (double *)dst + r, dst_pitch,
-                      place, height, cols);
+            strip_f64(streams, (const double *)src + r * src_pitch, src_pitch, (double *)dst + r,
+                      dst_pitch, place, height, cols);
         else if (size == 4)
-            strip_f32((const float *)src + r * src_pitch, src_pitch, (float *)dst + r, dst_pitch,
-                      place, height, cols);
+            strip_f32(streams, (const float *)src + r * src_pitch, src_pitch, (float *)dst + r,
+                      dst_pitch, place, height, cols);
         else
-            strip_u16((const uint16_t *)src + r * src_pitch, src_pitch, (uint16_t *)dst + r,
+            strip_u16(0, (const uint16_t *)src + r * src_pitch, src_pitch, (uint16_t *)dst + r,
                       dst_pitch, place, height, cols);
     }
+}
+
+static void transpose(int size, const void *src, ptrdiff_t src_pitch, void *dst, ptrdiff_t dst_pitch,
+                      const ptrdiff_t *place, ptrdiff_t rows, ptrdiff_t cols) {
+    transpose_to(0, size, src, src_pitch, dst, dst_pitch, place, rows, cols);
 }
 
 #endif

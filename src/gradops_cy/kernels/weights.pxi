@@ -15,6 +15,7 @@ cdef enum:
 cdef extern from "finite.h" nogil:
     int all_finite(int f64, const void *x, Py_ssize_t n) noexcept
     int all_finite_bf16(const unsigned short *x, Py_ssize_t n) noexcept
+    int all_finite_of(int dtype, const void *x, Py_ssize_t n) noexcept
 
 
 cdef inline Py_ssize_t run_places(Py_ssize_t taps) noexcept nogil:
@@ -38,24 +39,49 @@ cdef inline bint taps_in_runs(const Weights *w) noexcept nogil:
     return w.order == BY_TAP or w.order == BY_SUM
 
 
-cdef void transpose_rows(const Weights *w, const char *src, char *dst, Py_ssize_t dst_pitch,
-                         const Py_ssize_t *place, Py_ssize_t rows, Py_ssize_t cols,
-                         char *staging) noexcept nogil:
-    """Transpose rows of input channels, each contiguous in the weights, converting on the way."""
-    cdef Py_ssize_t strip, r, j, height
-    if w.size == w.unit:
-        transpose(w.size, src, w.stride[2] // w.unit, dst, dst_pitch, place, rows, cols)
-        return
+cdef inline int finite_rows(const Weights *w, const char *src, Py_ssize_t rows,
+                            Py_ssize_t cols) noexcept nogil:
+    """Return whether rows of weights are finite, where nobody looks at the panel for that.
+
+    Each is contiguous, and belongs to another input channel.
+    """
+    cdef Py_ssize_t r
+    cdef int finite = 1
+    if not w.streams:
+        return 1
+    if w.stride[2] == cols * w.unit:
+        return all_finite_of(w.dtype, src, rows * cols)
+    for r in range(rows):
+        finite &= all_finite_of(w.dtype, src + r * w.stride[2], cols)
+    return finite
+
+
+cdef int transpose_rows(const Weights *w, const char *src, char *dst, Py_ssize_t dst_pitch,
+                        const Py_ssize_t *place, Py_ssize_t rows, Py_ssize_t cols,
+                        char *staging) noexcept nogil:
+    """Transpose rows of input channels, each contiguous in the weights, converting on the way.
+
+    Return finite_rows of them.
+    """
+    cdef Py_ssize_t strip, r, j, height, pitch
+    cdef const char *rows_of
+    cdef int finite = 1
     for strip in range((rows + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
         r = strip * TRANSPOSE_ROWS
         height = min(TRANSPOSE_ROWS, rows - r)
-        if w.stride[2] == cols * w.unit:  # short rows, one after the other
-            load_row(w.load_dtype, src + r * w.stride[2], w.unit, height * cols, staging)
-        else:
-            for j in range(height):
-                load_row(w.load_dtype, src + (r + j) * w.stride[2], w.unit, cols,
-                         staging + j * cols * w.size)
-        transpose(w.size, staging, cols, dst + r * w.size, dst_pitch, place, height, cols)
+        rows_of, pitch = src + r * w.stride[2], w.stride[2] // w.unit
+        finite &= finite_rows(w, rows_of, height, cols)
+        if w.size != w.unit:
+            if w.stride[2] == cols * w.unit:  # short rows, one after the other
+                load_row(w.load_dtype, rows_of, w.unit, height * cols, staging)
+            else:
+                for j in range(height):
+                    load_row(w.load_dtype, rows_of + j * w.stride[2], w.unit, cols,
+                             staging + j * cols * w.size)
+            rows_of, pitch = staging, cols
+        transpose_to(w.streams, w.size, rows_of, pitch, dst + r * w.size, dst_pitch, place, height,
+                     cols)
+    return finite
 
 
 cdef Py_ssize_t place_run(const Weights *w, Py_ssize_t most, Py_ssize_t tap_pitch,
@@ -69,29 +95,35 @@ cdef Py_ssize_t place_run(const Weights *w, Py_ssize_t most, Py_ssize_t tap_pitc
     return count
 
 
-cdef void pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t low,
-                    Py_ssize_t high, char *dst, Py_ssize_t tap_pitch, char *staging) noexcept nogil:
-    """Pack dst[t][k][i] for k in [low, high) of one block; pitches tap_pitch and the block's width."""
+cdef int pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t low,
+                   Py_ssize_t high, char *dst, Py_ssize_t tap_pitch, char *staging) noexcept nogil:
+    """Pack dst[t][k][i] for k in [low, high) of one block; pitches tap_pitch and the block's width.
+
+    Return finite_rows of them.
+    """
     cdef Py_ssize_t valid = block[1]
     cdef Py_ssize_t width = block[2]
     cdef Py_ssize_t *place = <Py_ssize_t *> staging
     cdef char *rows = staging + run_places(w.taps) * sizeof(Py_ssize_t)
     cdef Py_ssize_t t, k, step
+    cdef int finite = 1
     cdef const char *src
     if taps_in_runs(w):
         step = place_run(w, high - low if w.order == BY_SUM else 1, tap_pitch, width, place)
         k = low
         while k < high:
             src = w.data + group * w.stride[0] + k * w.stride[1] + block[0] * w.stride[2]
-            transpose_rows(w, src, dst + (k - low) * width * w.size, 0, place, valid,
-                           min(step, high - k) * w.taps, rows)
+            fetch_ahead(src, w.stride[1], w.ahead * step, w.ahead * step + (w.ahead > 0),
+                        step * valid * w.taps * w.unit)
+            finite &= transpose_rows(w, src, dst + (k - low) * width * w.size, 0, place, valid,
+                                     min(step, high - k) * w.taps, rows)
             k += step
     else:
         for t in range(w.taps):
             src = tap_data(w, group, t) + low * w.stride[1] + block[0] * w.stride[2]
             if w.order == BY_OUTPUT:
-                transpose_rows(w, src, dst + t * tap_pitch * w.size, width, NULL, valid, high - low,
-                               rows)
+                finite &= transpose_rows(w, src, dst + t * tap_pitch * w.size, width, NULL, valid,
+                                         high - low, rows)
             else:
                 for k in range(high - low):
                     load_row(w.load_dtype, src + k * w.stride[1], w.stride[2], valid,
@@ -101,6 +133,7 @@ cdef void pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
             for k in range(high - low):
                 memset(dst + (t * tap_pitch + k * width + valid) * w.size, 0,
                        (width - valid) * w.size)
+    return finite
 
 
 cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
@@ -114,8 +147,8 @@ cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     while low < chunk:
         high = min(chunk, low + PACK_CHANNELS)
         dst = panel + low * width * w.size
-        pack_rows(w, group, block, first + low, first + high, dst, chunk * width, staging)
-        for t in range(w.taps):
+        finite &= pack_rows(w, group, block, first + low, first + high, dst, chunk * width, staging)
+        for t in range(0 if w.streams else w.taps):
             finite &= all_finite(w.f64, dst + t * chunk * width * w.size, (high - low) * width)
         low = high
     return finite
@@ -142,28 +175,35 @@ cdef void pack_pairs_by_rows(const Weights *w, Py_ssize_t group, const Py_ssize_
                       <unsigned int *> panel + (t * pairs + pair) * width, width)
 
 
-cdef void pack_pairs_by_taps(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
-                             Py_ssize_t first, Py_ssize_t pairs, char *panel, Py_ssize_t pitch,
-                             char *staging) noexcept nogil:
+cdef int pack_pairs_by_taps(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
+                            Py_ssize_t first, Py_ssize_t pairs, char *panel, Py_ssize_t pitch,
+                            char *staging) noexcept nogil:
     """Pack pairs whose taps are contiguous; a tap's part of the panel is `pitch` bytes."""
     cdef Py_ssize_t *place = <Py_ssize_t *> staging
     cdef Py_ssize_t width = block[2]
-    cdef Py_ssize_t pair, strip, i
+    cdef Py_ssize_t pair, strip, i, height
     cdef const char *src
+    cdef const char *even
+    cdef const char *odd
+    cdef int finite = 1
     place_run(w, 1, pitch, 0, place)
     for pair in range(pairs):
         src = w.data + group * w.stride[0] + (first + 2 * pair) * w.stride[1]
         for strip in range((block[1] + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             i = strip * TRANSPOSE_ROWS
-            strip_pairs(<const unsigned short *> (src + (block[0] + i) * w.stride[2]),
-                        <const unsigned short *> (src + (block[0] + i) * w.stride[2] + w.stride[1]),
-                        w.stride[2] // w.unit, panel + (pair * width + i) * 4, 0, place,
-                        min(TRANSPOSE_ROWS, block[1] - i), w.taps)
+            height = min(TRANSPOSE_ROWS, block[1] - i)
+            even = src + (block[0] + i) * w.stride[2]
+            odd = even + w.stride[1]
+            finite &= finite_rows(w, even, height, w.taps) & finite_rows(w, odd, height, w.taps)
+            strip_pairs(w.streams, <const unsigned short *> even, <const unsigned short *> odd,
+                        w.stride[2] // w.unit, panel + (pair * width + i) * 4, 0, place, height,
+                        w.taps)
+    return finite
 
 
-cdef void pack_pairs_by_sums(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
-                             Py_ssize_t first, Py_ssize_t pairs, char *panel, Py_ssize_t pitch,
-                             char *staging) noexcept nogil:
+cdef int pack_pairs_by_sums(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
+                            Py_ssize_t first, Py_ssize_t pairs, char *panel, Py_ssize_t pitch,
+                            char *staging) noexcept nogil:
     """Pack pairs whose taps and k are contiguous; a tap's part of the panel is `pitch` bytes."""
     cdef Py_ssize_t *place = <Py_ssize_t *> staging
     cdef unsigned int *rows = <unsigned int *> (staging + run_places(w.taps) * sizeof(Py_ssize_t))
@@ -171,19 +211,22 @@ cdef void pack_pairs_by_sums(const Weights *w, Py_ssize_t group, const Py_ssize_
     cdef Py_ssize_t step = place_run(w, pairs, pitch // 4, width, place)
     cdef Py_ssize_t strip, i, r, pair, height, count
     cdef const char *src
+    cdef int finite = 1
     for strip in range((block[1] + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
         i = strip * TRANSPOSE_ROWS
         height = min(TRANSPOSE_ROWS, block[1] - i)
         src = w.data + group * w.stride[0] + first * w.stride[1] + (block[0] + i) * w.stride[2]
+        finite &= finite_rows(w, src, height, 2 * pairs * w.taps)
         pair = 0
         while pair < pairs:
             count = min(step, pairs - pair)
             for r in range(height):
                 zip_runs(<const unsigned short *> (src + r * w.stride[2] + 2 * pair * w.stride[1]),
                          w.taps, rows + r * count * w.taps, count)
-            transpose(4, rows, count * w.taps, panel + (pair * width + i) * 4, 0, place, height,
-                      count * w.taps)
+            transpose_to(w.streams, 4, rows, count * w.taps, panel + (pair * width + i) * 4, 0, place,
+                         height, count * w.taps)
             pair += count
+    return finite
 
 
 cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
@@ -193,6 +236,7 @@ cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     cdef Py_ssize_t valid = block[1]
     cdef Py_ssize_t pairs = (chunk + w.depth - 1) // w.depth * w.depth // 2
     cdef Py_ssize_t t, pair
+    cdef int finite = 1
     cdef const char *src
     if chunk % 2 or w.order == SCATTERED or (w.order == BY_OUTPUT and w.stride[2] % 4):
         pack_pairs_by_rows(w, group, block, first, chunk, pairs, panel, staging)
@@ -200,21 +244,26 @@ cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     if valid < width or chunk < 2 * pairs:
         memset(panel, 0, w.taps * pairs * width * 4)
     if w.order == BY_TAP:
-        pack_pairs_by_taps(w, group, block, first, chunk // 2, panel, pairs * width * 4, staging)
+        finite = pack_pairs_by_taps(w, group, block, first, chunk // 2, panel, pairs * width * 4,
+                                    staging)
     elif w.order == BY_SUM:
-        pack_pairs_by_sums(w, group, block, first, chunk // 2, panel, pairs * width * 4, staging)
+        finite = pack_pairs_by_sums(w, group, block, first, chunk // 2, panel, pairs * width * 4,
+                                    staging)
     else:
         for t in range(w.taps):
             src = tap_data(w, group, t) + first * w.stride[1] + block[0] * w.stride[2]
             if w.order == BY_OUTPUT:
                 # Two neighbours along k are one 32-bit element.
-                transpose(4, src, w.stride[2] // 4, panel + t * pairs * width * 4, width, NULL,
-                          valid, chunk // 2)
+                finite &= finite_rows(w, src, valid, chunk)
+                transpose_to(w.streams, 4, src, w.stride[2] // 4, panel + t * pairs * width * 4,
+                             width, NULL, valid, chunk // 2)
                 continue
             for pair in range(chunk // 2):
                 zip_pairs(<const unsigned short *> (src + 2 * pair * w.stride[1]),
                           <const unsigned short *> (src + (2 * pair + 1) * w.stride[1]),
                           <unsigned int *> panel + (t * pairs + pair) * width, valid)
+    if w.streams:
+        return finite
     return all_finite_bf16(<const unsigned short *> panel, w.taps * pairs * 2 * width)
 
 
@@ -243,7 +292,7 @@ cdef int pack_tiles(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
             src = w.data + group * w.stride[0] + (first + k) * w.stride[1] + block[0] * w.stride[2]
             for i in range(block[1]):
                 row = src + i * w.stride[2]
-                strip_pairs(<const unsigned short *> row,
+                strip_pairs(0, <const unsigned short *> row,
                             <const unsigned short *> (row + w.stride[1]), pitch,
                             panel + (k * width + i * DOT_K) * 2, 0, place, even // 2, w.taps)
         for t in range(w.taps):
@@ -251,7 +300,7 @@ cdef int pack_tiles(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
             dst = panel + t * tap_bytes + k * width * 2
             if w.order == BY_INPUT:
                 even = count // 2 * 2
-                strip_pairs(<const unsigned short *> src,
+                strip_pairs(0, <const unsigned short *> src,
                             <const unsigned short *> (src + w.stride[1]), pitch, dst, DOT_K * 2,
                             NULL, even // 2, block[1])
             if even < count:
@@ -331,6 +380,8 @@ cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed, char *sta
         finite &= pack_chunk(w, group, block, first, chunk, packed, staging)
         packed += w.taps * rows * block[2] * w.size
         first += chunk
+    if w.streams:
+        end_streams()
     return finite
 
 

@@ -11,9 +11,12 @@
 cdef extern from "transpose.h" nogil:
     void transpose(int size, const void *src, Py_ssize_t src_pitch, void *dst, Py_ssize_t dst_pitch,
                    const Py_ssize_t *place, Py_ssize_t rows, Py_ssize_t cols) noexcept
-    void strip_pairs(const unsigned short *even, const unsigned short *odd, Py_ssize_t step,
-                     char *dst, Py_ssize_t dst_pitch, const Py_ssize_t *place, Py_ssize_t rows,
-                     Py_ssize_t cols) noexcept
+    void transpose_to(int streams, int size, const void *src, Py_ssize_t src_pitch, void *dst,
+                      Py_ssize_t dst_pitch, const Py_ssize_t *place, Py_ssize_t rows,
+                      Py_ssize_t cols) noexcept
+    void strip_pairs(int streams, const unsigned short *even, const unsigned short *odd,
+                     Py_ssize_t step, char *dst, Py_ssize_t dst_pitch, const Py_ssize_t *place,
+                     Py_ssize_t rows, Py_ssize_t cols) noexcept
 
 cdef enum:
     TRANSPOSE_ROWS = 16

@@ -122,6 +122,8 @@ cdef struct Blocking:
     int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
     int abreast         # DOT: groups that are taken for one; or 1
     int packed_apart    # unfolded taps that are packed by themselves; or 1
+    int streams_panels  # packed weights go past the caches
+    int weights_ahead   # runs of weights that are asked for before they are packed; or 0
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
     int joins           # axes that stand in the rows of the last one
     Py_ssize_t batch
@@ -211,6 +213,8 @@ cdef struct Weights:
     const Py_ssize_t *block         # [blocks][4]: first channel, channels, width, panel offset
     Py_ssize_t group_panel
     Py_ssize_t depth                # of parts: what k is padded to a multiple of
+    int streams                     # transposed vectors go past the caches
+    Py_ssize_t ahead                # runs of rows that are asked for
 
 
 cdef struct Work:
