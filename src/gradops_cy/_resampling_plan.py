@@ -277,10 +277,19 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             task_columns=task_columns,
             tasks=tasks,
             streams=streams,
+            boxes=_boxes(problem, axes) if kernel == "channels" else False,
             **fetching,
             **tables,
         ),
     )
+
+
+def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
+    """Return whether elements of the result are plain sums of few rows and columns of diff_dst."""
+    depth, height, width = (int(axis.count.max()) for axis in axes)
+    few = depth * height <= _kernels.ROWS_OF_A_PLANE and width <= _kernels.COLUMNS_IN_SEQUENCE
+    plain = all(bool(np.all(axis.weights == 1)) for axis in axes)
+    return few and plain and problem.load_dtype == problem.store_dtype
 
 
 def _fetching(problem: ResampleProblem, kernel: str, lanes: int, products: int) -> dict[str, int]:

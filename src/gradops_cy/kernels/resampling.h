@@ -92,6 +92,7 @@ static void touch(const char *p, ptrdiff_t bytes) {
 #define DEAL_PAIR deal_pair_f32
 #define NAME(x) x##_f32
 #include "resampling_rows.h"
+#include "resampling_boxes.h"
 #undef REAL
 #undef VEC
 #undef LANES
@@ -118,6 +119,7 @@ static void touch(const char *p, ptrdiff_t bytes) {
 #define DEAL_PAIR(dtype, pair) ((void)0)
 #define NAME(x) x##_f64
 #include "resampling_rows.h"
+#include "resampling_boxes.h"
 #undef REAL
 #undef VEC
 #undef LANES
@@ -185,6 +187,27 @@ static void add_columns(int dtype, int accumulate, const void *src, ptrdiff_t la
     else if (dtype == BF16) ADD(f32, BF16, 0, lanes);
     else if (lanes == 16) ADD(f32, F32, 0, 16);
     else ADD(f32, F32, 0, lanes);
+#undef ADD
+}
+
+/* dst[x][c] = the sum of the rows' columns start[x] to start[x] + first[x+1] - first[x] - 1, for x0 <= x < x1
+ * and c < lanes; columns are `step` and `dst_step` bytes apart. With `streams`, dst and dst_step are
+ * whole lines. */
+static void add_boxes(int dtype, int streams, const char *const *row, ptrdiff_t rows,
+                      const ptrdiff_t *start, const ptrdiff_t *first, ptrdiff_t step,
+                      ptrdiff_t lanes, ptrdiff_t x0, ptrdiff_t x1, char *dst, ptrdiff_t dst_step) {
+#define ADD(type, dtype, rows)                                                                     \
+    do {                                                                                           \
+        if (streams)                                                                               \
+            add_boxes_for_##type(dtype, 1, row, rows, start, first, step, lanes, x0, x1, dst, dst_step); \
+        else                                                                                       \
+            add_boxes_for_##type(dtype, 0, row, rows, start, first, step, lanes, x0, x1, dst, dst_step); \
+    } while (0)
+    if (dtype == F64) ADD(f64, F64, rows);
+    else if (dtype == F16) ADD(f32, F16, rows);
+    else if (dtype == BF16) ADD(f32, BF16, rows);
+    else if (rows == 2) ADD(f32, F32, 2);
+    else ADD(f32, F32, rows);
 #undef ADD
 }
 

@@ -13,9 +13,9 @@ include "tensor.pxi"
 
 cdef extern from "resampling.h" nogil:
     enum:
-        ROWS_AT_ONCE, ROWS_OF_A_PLANE, SLACK, F32, F64
+        ROWS_AT_ONCE, SLACK, F32, F64
     cpdef enum:
-        COLUMNS_IN_SEQUENCE
+        ROWS_OF_A_PLANE, COLUMNS_IN_SEQUENCE
     int compute_size(int dtype) noexcept
     int element_size(int dtype) noexcept
     void load_row(int dtype, const char *src, Py_ssize_t src_stride, Py_ssize_t n,
@@ -38,6 +38,10 @@ cdef extern from "resampling.h" nogil:
     void stream(const char *src, char *dst, Py_ssize_t bytes) noexcept
     void end_streams() noexcept
     void touch(const char *p, Py_ssize_t bytes) noexcept
+    void add_boxes(int dtype, bint streams, const char *const *row, Py_ssize_t rows,
+                   const Py_ssize_t *start, const Py_ssize_t *first, Py_ssize_t step,
+                   Py_ssize_t lanes, Py_ssize_t x0, Py_ssize_t x1, char *dst,
+                   Py_ssize_t dst_step) noexcept
     void add_to(bint f64, const void *src, Py_ssize_t n, void *dst) noexcept
     void transpose(int size, const void *src, Py_ssize_t src_pitch, void *dst,
                    Py_ssize_t dst_pitch, const Py_ssize_t *place, Py_ssize_t rows,
@@ -47,6 +51,7 @@ cpdef enum:
     CHANNELS, ROWS, PLANES, WIDTH  # what the lanes of a block are
     ROW_LANES = 16      # rows or planes side by side
     MAX_PRODUCTS = 256  # rows summed at most before their sum is rounded off; more are halved
+    STAGED_BYTES = 1 << 12  # of boxes that are stored past the caches at a time
     MAX_RUN = 128       # columns of a run that a block must hold; longer runs are halved
 
 
@@ -77,6 +82,7 @@ cdef struct Job:
     const char *weights  # those of all axes
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
     Py_ssize_t piece  # elements of a row that CHANNELS sums at a time
+    bint boxes  # CHANNELS: all weights are 1, and a result's element reads few rows and columns
     bint touches  # rows are touched one after the other before WIDTH reads them side by side
     # For WIDTH: rows side by side, chunks of a row, blocks and what these share.
     Py_ssize_t group, chunk_count
@@ -218,6 +224,7 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
 include "resampling_passes.pxi"
 include "resampling_shared.pxi"
 include "resampling_width.pxi"
+include "resampling_boxes.pxi"
 include "resampling_channels.pxi"
 include "resampling_planes.pxi"
 
@@ -266,7 +273,7 @@ cdef class Resampling:
                  Py_ssize_t columns, Py_ssize_t longest_product, Py_ssize_t longest_run,
                  Py_ssize_t rows_in_cache, Py_ssize_t task_rows, Py_ssize_t task_columns,
                  Py_ssize_t tasks, Py_ssize_t ahead, Py_ssize_t piece, bint touches,
-                 bint streams):
+                 bint streams, bint boxes):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns)
@@ -279,6 +286,7 @@ cdef class Resampling:
         job.batch, job.channels = result_shape[0], result_shape[1]
         job.pixel, job.group = pixel, group
         job.ahead, job.piece, job.touches = ahead, piece, touches
+        job.boxes = boxes
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run
         job.task_rows, job.task_columns, job.rows_in_cache = task_rows, task_columns, rows_in_cache
@@ -329,6 +337,8 @@ cdef class Resampling:
             job.kernel != ROWS or not job.accumulate and job.store_dtype == job.real)
         job.streams = (self.streams and job.stores_directly and not job.accumulate and (
             job.kernel != CHANNELS or job.result.strides[4] == job.lanes * job.store_size))
+        job.boxes = (job.boxes and job.stores_directly and not job.accumulate
+                     and job.grads.strides[1] == job.load_size)
         if job.kernel == CHANNELS:
             number = split_channels(job, threads)
         share_tasks(&tasks, number, threads)

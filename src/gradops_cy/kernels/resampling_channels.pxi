@@ -109,6 +109,12 @@ cdef void run_channels(const Job *job, Py_ssize_t task, char *memory) noexcept n
     cdef bint shares = shares_rows(job, lanes)
     cdef Stage stage = begin_stage(&space)
     stage.capacity = min(stage.capacity, 2 * job.piece * job.size + 64)
+    if job.boxes:
+        for n in range(n0, n1):
+            for d in range(d0, d1):
+                for h in range(h0, h1):
+                    run_boxes(job, &stage, n, c0, lanes, d, h, x0, x1)
+        x0 = x1
     while x0 < x1:
         end = block_end(job, x0, x1)
         for n in range(n0, n1):

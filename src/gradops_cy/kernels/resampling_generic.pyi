@@ -15,6 +15,7 @@ WIDTH: int
 ROW_LANES: int
 MAX_PRODUCTS: int
 MAX_RUN: int
+ROWS_OF_A_PLANE: int
 COLUMNS_IN_SEQUENCE: int
 WIDTH_LANES: int
 WIDTH_REACH: int
@@ -64,6 +65,7 @@ class Resampling:
         piece: int,
         touches: bool,
         streams: bool,
+        boxes: bool,
     ) -> None: ...
     def run(
         self,
