@@ -1,6 +1,7 @@
 """Plans of interpolations: what the operator does, for many calls."""
 
 import copy
+import math
 import pickle
 import threading
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradops_cy
-from gradops_cy import _interpolation_call, _resampling_plan
+from gradops_cy import _arrays, _interpolation_call, _resampling_plan
 from tests.tolerances import DTYPES
 
 SHAPES = {"NXC": ((2, 6, 9, 5), (2, 12, 7, 5)), "NCX": ((2, 5, 6, 9), (2, 5, 12, 7))}
@@ -112,7 +113,11 @@ def test_bad_calls():
 @pytest.mark.parametrize("channels", [3, 17, 64])
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 @pytest.mark.parametrize("spread", ["whole", "rows", "channels"])
-def test_results_stored_past_the_caches(monkeypatch, dtype, channels, data_format, spread):
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("lines", [True, False])
+def test_results_stored_past_the_caches(
+    monkeypatch, dtype, channels, data_format, spread, mode, lines
+):
     """Large results are stored in another way, bit for bit alike, and only where they belong."""
     shape = (2, 21, 37, channels) if data_format == "NXC" else (2, channels, 21, 37)
     of_dst = (2, 9, 18, channels) if data_format == "NXC" else (2, channels, 9, 18)
@@ -124,9 +129,12 @@ def test_results_stored_past_the_caches(monkeypatch, dtype, channels, data_forma
     for limit in (1 << 40, 0):
         monkeypatch.setattr(_resampling_plan, "_STREAM_BYTES", limit)
         monkeypatch.setattr(_interpolation_call, "_forms", {})
-        out = np.full(room, 7, DTYPES[dtype])
+        count = math.prod(room) + 1
+        storage = _arrays.aligned_bytes(count * np.dtype(DTYPES[dtype]).itemsize)
+        out = storage.view(DTYPES[dtype])[0 if lines else 1 :][: count - 1].reshape(room)
+        out[...] = 7
         inside = np.moveaxis(np.moveaxis(out, axis, 0)[: shape[axis]], 0, axis)
-        keywords = {"mode": "linear", "data_format": data_format, "num_threads": 2}
+        keywords = {"mode": mode, "data_format": data_format, "num_threads": 2}
         gradops_cy.interpolate_backward(shape, diff_dst, **keywords, out=inside)
         results.append(out)
     np.testing.assert_array_equal(results[0], results[1])
