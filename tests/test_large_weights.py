@@ -17,6 +17,8 @@ SHAPES = {
     "pixels": layer("48-64-5-1-1-0"),
     "a volume": volume(32, 20, (3, 4, 4)),
     "transposed": layer("36-24-5-3-2-1", transposed=True),
+    "a first layer": layer("3-40-9-7-2-3"),
+    "from one channel": layer("1-48-9-5-3-2"),
     "groups": layer("16-16-6-3-1-1", groups=4),
 }
 every_shape = pytest.mark.parametrize("case", SHAPES.values(), ids=SHAPES)

@@ -277,7 +277,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             task_columns=task_columns,
             tasks=tasks,
             streams=streams,
-            boxes=_boxes(problem, axes) if kernel == "channels" else False,
+            boxes=kernel == "channels" and _boxes(problem, axes),
             **fetching,
             **tables,
         ),

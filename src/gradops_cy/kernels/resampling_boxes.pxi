@@ -2,7 +2,7 @@
 
 cdef void run_boxes(const Job *job, Stage *stage, Py_ssize_t n, Py_ssize_t c0, Py_ssize_t lanes,
                     Py_ssize_t d, Py_ssize_t h, Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
-    """Columns x0 <= x < x1 of one row of the result."""
+    # Columns x0 <= x < x1 of one row of the result.
     cdef const char *rows[ROWS_OF_A_PLANE]
     cdef double[ROWS_OF_A_PLANE] weights
     cdef Py_ssize_t step = job.result.strides[4], pixel = lanes * job.store_size, end
