@@ -51,7 +51,6 @@ cpdef enum:
     CHANNELS, ROWS, PLANES, WIDTH  # what the lanes of a block are
     ROW_LANES = 16      # rows or planes side by side
     MAX_PRODUCTS = 256  # rows summed at most before their sum is rounded off; more are halved
-    STAGED_BYTES = 1 << 12  # of boxes that are stored past the caches at a time
     MAX_RUN = 128       # columns of a run that a block must hold; longer runs are halved
 
 

@@ -1,5 +1,9 @@
 # Channels last, and all weights are 1 (nearest): both passes at once, without buffers.
 
+cdef enum:
+    STAGED_BYTES = 1 << 12  # of a result that is stored past the caches at a time
+
+
 cdef void run_boxes(const Job *job, Stage *stage, Py_ssize_t n, Py_ssize_t c0, Py_ssize_t lanes,
                     Py_ssize_t d, Py_ssize_t h, Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
     # Columns x0 <= x < x1 of one row of the result.
