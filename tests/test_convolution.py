@@ -124,7 +124,7 @@ def half_vectors(monkeypatch):
     """Take vectors of 32 bytes for groups of as many channels, whatever the processor is."""
     if choice.KERNELS.tile_shapes(False)[1] < 16:
         pytest.skip("of tiers with vectors of 64 bytes")
-    monkeypatch.setattr(choice, "HALVES", True)
+    monkeypatch.setattr(choice, "ZEN4", True)
     yield from forced.kernel(monkeypatch, lambda problem, assumed: choice.GROUPED)
 
 

@@ -157,7 +157,7 @@ def test_fetching_does_not_change_a_bit(monkeypatch, dtype, shape, data_format, 
         *((0, amd, 1 << 9) for amd in (True, False)),
     ):
         monkeypatch.setattr(_resampling_plan, "_FETCH_BYTES", limit)
-        monkeypatch.setattr(_resampling_plan, "_AMD", amd)
+        monkeypatch.setattr(_resampling_plan, "AMD", amd)
         monkeypatch.setattr(_resampling_plan, "_LARGE_PIECE_ELEMENTS", piece)
         monkeypatch.setattr(_interpolation_call, "_forms", {})
         keywords = {"mode": mode, "data_format": data_format, "num_threads": 2}

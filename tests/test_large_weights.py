@@ -30,7 +30,7 @@ every_order = pytest.mark.parametrize(("first", "swapped"), [(0, 0), (0, 1), (1,
 @pytest.fixture(autouse=True)
 def streaming(monkeypatch):
     """Do what is done on processors where it pays, with any weights."""
-    monkeypatch.setattr(plans, "HALVES", True)
+    monkeypatch.setattr(plans, "ZEN4", True)
     monkeypatch.setattr(plans, "STREAM_PANELS", 0)
     monkeypatch.setattr(plans, "WEIGHTS_AHEAD", 4)
     plans.plan_for.cache_clear()

@@ -166,7 +166,7 @@ def test_taps_outside_are_left_out_without_a_change(everywhere, monkeypatch):
 @pytest.mark.parametrize("halves", [False, True])
 @every_format
 def test_groups_of_eight_in_any_view(everywhere, monkeypatch, data_format, halves, view):
-    monkeypatch.setattr(choice, "HALVES", halves)
+    monkeypatch.setattr(choice, "ZEN4", halves)
     in_format(GROUPS["of 8 and 18"], data_format).check(view=view)
 
 

@@ -169,6 +169,9 @@ def _half_groups(whole: Cut) -> Cut | None:
     if choice.over_groups:
         # Whole vectors: a range of fewer lanes would read and write its neighbour's.
         unit = _whole_groups(choice)
+    if choice.stride_columns > 1:
+        # Whether columns are beside each other must not depend on how work is cut.
+        unit = choice.problem.groups
     if whole.task_groups <= unit:
         return None
     return replace(whole, task_groups=up(-(-whole.task_groups // 2), unit))

@@ -8,19 +8,20 @@ from math import prod
 from typing import Any, NamedTuple
 
 from gradops_cy import (
+    _convolution_depthwise,
     _convolution_grouped,
     _convolution_pairs,
     _convolution_scatter,
     _convolution_split,
     _convolution_taps,
     _convolution_unfold,
-    _cpu,
     _isa,
 )
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
 from gradops_cy._convolution_problem import ConvProblem, Triple
 from gradops_cy._convolution_taps import AxesTaps, Taps
+from gradops_cy._processor import ZEN4
 from gradops_cy._rounding import up
 
 # DOT multiplies pairs of bfloat16. UNFOLD is DOT on another problem.
@@ -38,9 +39,6 @@ MODERATE, FINITE, NOTHING = range(3)
 BESIDE = 64
 # A row longer than this is cut into blocks.
 BLOCK_WIDTH = 2048
-
-# Whether vectors of 64 bytes are multiplied in halves, one after the other: by Zen 4.
-HALVES = _cpu.processor_family_amd() == 25 and _isa.TIER in ("v4", "v4bf16")
 
 KERNELS: Any = _isa.kernels("convolution")
 
@@ -65,7 +63,7 @@ class Tiles(NamedTuple):
 
     def columns(self, inputs: int) -> int:
         """Return the channels of diff_src that a vector of a DOT tile has room for."""
-        narrow = HALVES and not self.amx and inputs <= DOT_COLUMNS // 2
+        narrow = ZEN4 and not self.amx and inputs <= DOT_COLUMNS // 2
         return DOT_COLUMNS // 2 if narrow else DOT_COLUMNS
 
     def depth(self, outputs: int) -> int:
@@ -151,6 +149,13 @@ class Choice:
             return self.beside * outputs
         plain = self.kernel == DOT and self.parts == 1
         return self.tiles.depth(outputs // self.abreast) if plain else DOT_K
+
+    @property
+    def stride_columns(self) -> int:
+        """Columns of diff_dst that DEPTHWISE sums side by side, or 1."""
+        if self.kernel != DEPTHWISE:
+            return 1
+        return _convolution_depthwise.stride_columns(self.problem, self.lanes)
 
     @property
     def unit(self) -> int:
@@ -327,7 +332,7 @@ def _lanes_of_a_group(problem: ConvProblem, tiles: Tiles, pairs: bool) -> int:
     # Strides leave a position few taps, and half a row of pairs takes as long to copy as to spread.
     dense = prod(_convolution_taps.out_steps(problem)) == 1
     deep = not pairs or (problem.groups > 1 and problem.output_channels >= 2 * half)
-    return half if HALVES and inputs == half and dense and deep else 0
+    return half if ZEN4 and inputs == half and dense and deep else 0
 
 
 def _groups_abreast(problem: ConvProblem, parts: int) -> int:
@@ -399,7 +404,7 @@ def choose_kernel(
     arithmetic = cycles * inputs, cycles * outputs / prod(out_steps)
     move = _moved(arithmetic, 1.5)
     # With half the arithmetic, caches and moves are as fast as ever beside it.
-    move_columns = 1.35 * _moved(arithmetic, 0.4) if HALVES else move
+    move_columns = 1.35 * _moved(arithmetic, 0.4) if ZEN4 else move
     _, height, width = counts = _convolution_taps.counts(problem)
     flat = height * (width + problem.kernel[2] // out_steps[2])
     # Tiles of one vector load more than they multiply.

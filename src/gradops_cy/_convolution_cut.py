@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gradops_cy import (
     _convolution_columns,
+    _convolution_depthwise,
     _convolution_grouped,
     _convolution_pairs,
     _convolution_scatter,
@@ -238,7 +239,9 @@ class Cut:
     @property
     def strip(self) -> int:
         """Positions that SCATTER multiplies at a time."""
-        return _convolution_scatter.strip(self.result_pitch, self.choice.dot)
+        if self.choice.kernel == SCATTER:
+            return _convolution_scatter.strip(self.result_pitch, self.choice.dot)
+        return _convolution_depthwise.STRIP if self.choice.stride_columns > 1 else 0
 
     @property
     def box_pitch(self) -> int:
@@ -425,6 +428,11 @@ def _lanes_need(cut: Cut) -> _Need:
         results = pitch * prod(map(mul, cut.block, choice.out_steps))
     # Tables, and weights that fill two vectors.
     pointers = choice.work.most * (8 + 2 * choice.lanes * choice.size // 8)
+    if choice.stride_columns > 1:
+        # The weights without gaps, and sums of some positions or of all that one reads.
+        inner = cut.strip * up(choice.stride_columns * channels, choice.lanes)
+        sums = max(inner, up(choice.problem.kernel[2] * channels, choice.lanes)) + choice.lanes
+        pointers += (choice.work.most * channels + sums) * choice.size // 8
     if choice.kernel == GROUPED:
         window += cut.ring_elements
         pointers = _convolution_grouped.pointers(

@@ -30,7 +30,6 @@ from gradops_cy._convolution_choice import (
     DOT,
     DOT_COLUMNS,
     GROUPED,
-    HALVES,
     KERNEL_NAMES,
     KERNELS,
     MODERATE,
@@ -43,6 +42,7 @@ from gradops_cy._convolution_choice import (
     dot_parts,
 )
 from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._processor import ZEN4
 
 # Below this a second thread costs more than it brings; an element moved takes as long as some flop.
 THREAD_FLOP = 1 << 20
@@ -53,7 +53,7 @@ KEPT_BYTES = 1 << 24
 STREAM_PANELS = 1 << 20
 # Runs of weights that are asked for before they are packed: Zen 4's prefetchers do not follow them,
 # others' do.
-WEIGHTS_AHEAD = 4 if HALVES else 0
+WEIGHTS_AHEAD = 4 if ZEN4 else 0
 
 
 # Panels and scratch of the last calls, of whatever plan, for the next ones: a page fault for every
@@ -167,6 +167,7 @@ class Plan:
             "broadcast": choice.broadcast,
             "paired": int(choice.paired),
             "abreast": choice.abreast,
+            "stride_columns": choice.stride_columns,
             "packed_apart": cut.packed_apart,
             "streams_panels": int(self._streams_panels),
             "weights_ahead": WEIGHTS_AHEAD,
@@ -190,7 +191,7 @@ class Plan:
             "unit": choice.unit,
             "planes": cut.planes or 1,
             "shares_product": int(cut.shares_product),
-            "strip": cut.strip if scatter else 0,
+            "strip": cut.strip,
             "box_pitch": cut.box_pitch if scatter else 0,
             "box_bytes": cut.box_bytes if scatter else 0,
             "result_pitch": cut.result_pitch,
@@ -236,7 +237,7 @@ class Plan:
         choice = self.choice
         whole_lines = choice.panel_kernel in (ROWS, DOT) and choice.kernel != PAIRS
         whole_lines = whole_lines and choice.parts < 2 and not choice.broadcast
-        return HALVES and whole_lines and self.packed_bytes >= STREAM_PANELS
+        return ZEN4 and whole_lines and self.packed_bytes >= STREAM_PANELS
 
     @cached_property
     def _scratch_bytes(self) -> int:

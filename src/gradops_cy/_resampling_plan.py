@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from gradops_cy import _arrays, _cpu, _isa
+from gradops_cy import _arrays, _isa
 from gradops_cy._arrays import Array
+from gradops_cy._processor import AMD
 from gradops_cy._resampling_axis import AxisTable, axis_table
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
 from gradops_cy._resampling_width import WidthTable, width_table
@@ -75,9 +76,8 @@ _AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0}
 # prefetchers want many, and follow rows side by side by themselves, from so many bytes of a column
 # on: a request of ours takes the place of a load. Rows that lie within a few kilobytes they do not
 # follow (7 of 24 GB/s): nearest, with little to do between the loads, touches one after the other.
-_AMD = _cpu.processor_family_amd() > 0
 _PIECE_ELEMENTS = 1 << 11
-_LARGE_PIECE_ELEMENTS = 1 << 13 if _AMD else _PIECE_ELEMENTS
+_LARGE_PIECE_ELEMENTS = 1 << 13 if AMD else _PIECE_ELEMENTS
 _FOLLOWED_BYTES = 7
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
@@ -304,9 +304,9 @@ def _fetching(problem: ResampleProblem, kernel: str, lanes: int, products: int) 
     rows = math.prod(problem.dst[:2]) / math.prod(problem.src[:2])
     next_planes = plane_bytes * lanes
     ahead, touches = {**_AHEAD_BYTES, "planes": next_planes}[kernel], False
-    if _AMD and kernel == "channels" and rows * itemsize > _FOLLOWED_BYTES:
+    if AMD and kernel == "channels" and rows * itemsize > _FOLLOWED_BYTES:
         ahead = 0
-    elif _AMD and kernel == "width" and products <= rows:
+    elif AMD and kernel == "width" and products <= rows:
         ahead, touches = 0, True
     return {"ahead": ahead, "piece": _LARGE_PIECE_ELEMENTS, "touches": touches}
 

@@ -36,6 +36,9 @@ typedef struct {
     const Slide *slide;             /* [slides], each beginning with the tap after the one before's */
     int accumulate;
     int streams;                    /* whole vectors of the computing type go past the caches */
+    void *sums;                     /* where sums go in the type that computes, from position */
+    ptrdiff_t sums_first;           /* ... sums_first on */
+    ptrdiff_t sums_pitch;           /* elements from position to position; or NULL */
     int flat;                       /* positions and channels are one, weights are repeated */
     /* Of grouped.h: the k's of each tap. */
     int broadcast;                  /* ... are scalars, for so many lanes; or vectors: 0 */
@@ -91,10 +94,16 @@ static void run_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t pos
     BY_DTYPE(dtype, span, span, first, positions, channels, dst);
 }
 
-/* All positions of a row whose taps slide; those that lie outside are left out. */
-static void run_sliding_span(int dtype, const Span *span, ptrdiff_t positions, ptrdiff_t channels,
-                             char *dst) {
-    BY_DTYPE(dtype, sliding_span, span, positions, channels, dst);
+/* Positions of a row whose taps slide, channels `begin` to `end` - 1; taps outside are left out. */
+static void run_sliding_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
+                             ptrdiff_t begin, ptrdiff_t end, char *dst) {
+    BY_DTYPE(dtype, sliding_span, span, first, positions, begin, end, dst);
+}
+
+/* The sums of columns beside each other, `begin` to `end` - 1, become results. */
+static void add_up_columns(int dtype, const Span *span, ptrdiff_t positions, ptrdiff_t begin,
+                           ptrdiff_t end, ptrdiff_t channels, char *dst) {
+    BY_DTYPE(dtype, sum_columns, span, positions, begin, end, channels, dst);
 }
 
 /* Positions that read the same taps, in dense rows of fewer channels than lanes; weights are repeated. */

@@ -21,18 +21,25 @@ cdef extern from "depthwise.h" nogil:
         const Slide *slide
         int accumulate
         int streams
+        void *sums
+        Py_ssize_t sums_first
+        Py_ssize_t sums_pitch
         int flat
         int broadcast
         int paired
         Py_ssize_t depth
         Py_ssize_t source_pitch
         Py_ssize_t panel
-    void run_sliding_span(int dtype, const Span *span, Py_ssize_t positions, Py_ssize_t channels,
-                          char *dst) noexcept
+    void run_sliding_span(int dtype, const Span *span, Py_ssize_t first, Py_ssize_t positions,
+                          Py_ssize_t begin, Py_ssize_t end, char *dst) noexcept
+    void add_up_columns(int dtype, const Span *span, Py_ssize_t positions, Py_ssize_t begin,
+                        Py_ssize_t end, Py_ssize_t channels, char *dst) noexcept
     void run_flat_span(int dtype, const Span *span, Py_ssize_t first, Py_ssize_t positions,
                        Py_ssize_t channels, char *dst) noexcept
     void run_span(int dtype, const Span *span, Py_ssize_t first, Py_ssize_t positions,
                   Py_ssize_t channels, char *dst) noexcept
+
+include "depthwise_columns.pxi"
 
 
 cdef Py_ssize_t slides_of(const Py_ssize_t *reach, Py_ssize_t taps, Py_ssize_t step) noexcept nogil:
@@ -124,11 +131,14 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     cdef const char **row = <const char **> (reach + all_taps)
     cdef const char **weight = row + all_taps
     cdef Slide *slide = <Slide *> (weight + all_taps)
-    cdef char *repeated = <char *> (slide + all_taps)
+    cdef char *copied = <char *> (slide + all_taps)
     cdef const char *weights
+    cdef Py_ssize_t channels = task.group_end - task.group
+    cdef Py_ssize_t pitch = work.b.group_panel
     cdef Py_ssize_t taps = 0
     cdef Py_ssize_t count = positions(width, task.start[2], residue[2])
     cdef Py_ssize_t t, jd, jh, yd, yh
+    cdef bint joined = joins_columns(work, task, x, dtype)
     cdef char *dst
     cdef Span span
     # A class's taps are a grid: those of the first row of taps come first.
@@ -136,7 +146,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         reach[taps] = width.offset[tap[3 * taps + 2]] + task.start[2] * width.in_step
         offset[taps] = reach[taps] * x.stride[4]
         taps += 1
-    span.flat = flattens(work, x, y, task.group_end - task.group, dtype)
+    span.flat = flattens(work, x, y, channels, dtype)
     span.slides = slides_of(reach, taps, width.in_step)
     # Two taps of elements that are not converted gain nothing.
     span.sliding = not span.flat and (
@@ -149,12 +159,16 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
             slide[t].offset = offset[t]
             clip_run(reach[t], width.in_step, count + slide[t].taps - 1, width.source,
                      &slide[t].low, &slide[t].high)
-    span.row, span.weight = row, weight
-    span.weight_pitch = work.b.group_panel
+    span.row, span.weight, span.offset = row, weight, offset
+    span.sums = NULL
     weights = work.weights + work.size * (residue[3] * work.b.group_panel + task.group)
     if span.flat:
-        weights, span.weight_pitch = repeated, 2 * work.lanes
-        repeat_weights(work, task, residue[3], all_taps, repeated)
+        weights, pitch = copied, 2 * work.lanes
+        repeat_weights(work, task, residue[3], all_taps, copied)
+    if joined:
+        weights, pitch = copied, channels
+        join_weights(work, task, residue[3], all_taps, copied)
+    span.weight_pitch = pitch
     span.step = width.in_step * x.stride[4]
     span.dst_step = width.out_step * y.stride[4]
     span.accumulate = work.accumulate and work.b.direct
@@ -167,14 +181,16 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
                 yh = source_of(height, task.start[1], tap[3 * t + 1], jh)
                 if yd >= 0 and yh >= 0:
                     row[span.rows] = x.data + yd * x.stride[2] + yh * x.stride[3]
-                    weight[span.rows] = weights + work.size * t * span.weight_pitch
+                    weight[span.rows] = weights + work.size * t * pitch
                     span.rows += 1
                 t += taps
             dst = y.data + ((task.start[0] + jd) * depth.out_step + residue[0]) * y.stride[2]
             dst += ((task.start[1] + jh) * height.out_step + residue[1]) * y.stride[3]
             dst += task.start[2] * span.dst_step + residue[2] * y.stride[4]
-            if span.sliding:
-                run_sliding_span(dtype, &span, count, task.group_end - task.group, dst)
+            if joined:
+                run_joined(work, &span, dtype, channels, reach, taps, count,
+                           copied + all_taps * pitch * work.size, dst)
+            elif span.sliding:
+                run_sliding_span(dtype, &span, 0, count, 0, channels, dst)
             else:
-                run_spans(work, &span, dtype, task.group_end - task.group, reach, taps, count,
-                          weight, offset, dst)
+                run_spans(work, &span, dtype, channels, reach, taps, count, weight, offset, dst)

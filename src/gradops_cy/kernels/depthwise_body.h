@@ -51,6 +51,12 @@ INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const 
             }
         }
     }
+    if (span->sums) {
+        REAL *sums = (REAL *)span->sums + (first - span->sums_first) * span->sums_pitch + channel;
+        UNROLL for (int m = 0; m < mr; m++, sums += span->sums_pitch)
+            UNROLL for (int v = 0; v < nv; v++) *(VEC *)(sums + v * LANES) = acc[m][v];
+        return;
+    }
     dst += first * span->dst_step + channel * SIZE;
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++) {
@@ -80,8 +86,8 @@ INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const 
     } while (0)
 
 #define INSTANCE(MR)                                                                               \
-    static void NAME(slide_##MR)(const Span *span, ptrdiff_t first, ptrdiff_t end, char *dst) {    \
-        const ptrdiff_t begin = 0;                                                                 \
+    static void NAME(slide_##MR)(const Span *span, ptrdiff_t first, ptrdiff_t begin,               \
+                                 ptrdiff_t end, char *dst) {                                       \
         if (span->slides > 1) CHANNELS(2, MR, 2);                                                  \
         else CHANNELS(1, MR, 2);                                                                   \
     }
@@ -89,19 +95,35 @@ SPAN_HEIGHTS(INSTANCE)
 #undef INSTANCE
 
 #define ENTRY(MR) NAME(slide_##MR),
-static void (*const NAME(slides)[])(const Span *, ptrdiff_t, ptrdiff_t, char *) = {
+static void (*const NAME(slides)[])(const Span *, ptrdiff_t, ptrdiff_t, ptrdiff_t, char *) = {
     NULL, SPAN_HEIGHTS(ENTRY)};
 #undef ENTRY
 
 /* Tiles go through all channels of their positions, in the order of memory. */
-static void NAME(sliding_span)(const Span *span, ptrdiff_t positions, ptrdiff_t channels,
-                               char *dst) {
-    ptrdiff_t tiles = (positions + SPAN_MR - 1) / SPAN_MR, j = 0;
+static void NAME(sliding_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions,
+                               ptrdiff_t begin, ptrdiff_t end, char *dst) {
+    ptrdiff_t tiles = (positions + SPAN_MR - 1) / SPAN_MR, j = first;
     for (ptrdiff_t i = 1; i <= tiles; i++) {
-        ptrdiff_t end = positions * i / tiles;
-        NAME(slides)[end - j](span, j, channels, dst);
-        j = end;
+        ptrdiff_t next = first + positions * i / tiles;
+        NAME(slides)[next - j](span, j, begin, end, dst);
+        j = next;
     }
+}
+
+/* Adds up the sums of the columns `begin` to `end` - 1 of each position. */
+static void NAME(sum_columns)(const Span *span, ptrdiff_t positions, ptrdiff_t begin, ptrdiff_t end,
+                              ptrdiff_t channels, char *dst) {
+    const REAL *sums = (const REAL *)span->sums;
+    dst += span->sums_first * span->dst_step;
+    for (ptrdiff_t j = 0; j < positions; j++, sums += span->sums_pitch, dst += span->dst_step)
+        for (ptrdiff_t c = 0; c < channels; c += LANES) {
+            const int lanes = (int)MIN(channels - c, LANES);
+            char *p = dst + c * SIZE;
+            VEC sum = {0};
+            for (ptrdiff_t i = begin; i < end; i++) sum += *(const VEC *)(sums + i * channels + c);
+            if (span->accumulate) sum += NAME(read)(p, lanes);
+            NAME(write)(p, sum, lanes);
+        }
 }
 
 /* Strips of channels keep their weights in cache. */

@@ -113,8 +113,9 @@ cdef int pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, 
         k = low
         while k < high:
             src = w.data + group * w.stride[0] + k * w.stride[1] + block[0] * w.stride[2]
-            fetch_ahead(src, w.stride[1], w.ahead * step, w.ahead * step + (w.ahead > 0),
-                        step * valid * w.taps * w.unit)
+            if w.ahead:
+                fetch_ahead(src, w.stride[1], w.ahead * step, w.ahead * step + 1,
+                            step * valid * w.taps * w.unit)
             finite &= transpose_rows(w, src, dst + (k - low) * width * w.size, 0, place, valid,
                                      min(step, high - k) * w.taps, rows)
             k += step

@@ -121,6 +121,7 @@ cdef struct Blocking:
     int broadcast       # GROUPED: lanes of a vector that is of one group, all or half of them; or 0
     int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
     int abreast         # DOT: groups that are taken for one; or 1
+    int stride_columns  # DEPTHWISE: columns of diff_dst that are summed side by side; or 1
     int packed_apart    # unfolded taps that are packed by themselves; or 1
     int streams_panels  # packed weights go past the caches
     int weights_ahead   # runs of weights that are asked for before they are packed; or 0
@@ -144,7 +145,7 @@ cdef struct Blocking:
     Py_ssize_t unit             # what channels in its window are padded to a multiple of
     Py_ssize_t planes           # of the window: DOT, where rows run into each other
     int shares_product          # SCATTER: there is one product, whose columns threads share
-    Py_ssize_t strip            # SCATTER: positions multiplied at a time
+    Py_ssize_t strip            # SCATTER: positions multiplied at a time; DEPTHWISE: added up at a time
     Py_ssize_t box_pitch        # SCATTER: elements of a row of sums
     Py_ssize_t box_bytes        # SCATTER: of result_bytes, the sums'
     Py_ssize_t result_pitch
