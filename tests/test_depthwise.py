@@ -1,10 +1,14 @@
-"""Depthwise layers with strides whose columns are summed beside each other."""
+"""The forms of depthwise layers: channels in the lanes, columns beside each other, or rows."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from gradops_cy import _convolution_blocks as blocks
+from gradops_cy import _convolution_depthwise
+from gradops_cy import _convolution_plan as plans
+from gradops_cy._convolution_depthwise import along_rows as along_rows_of
 from gradops_cy._convolution_depthwise import stride_columns
 from gradops_cy._convolution_problem import ConvProblem
 from tests.cases import layer
@@ -99,3 +103,90 @@ def test_cuts_do_not_change_a_bit(monkeypatch, name, data_format, dtype):
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_special_values(value, data_format, dtype):
     assert_value_reaches_what_it_touches(case_of(4, 2, 5, dtype, data_format), value)
+
+
+# -- along rows -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def along_rows(monkeypatch):
+    """Let positions be lanes wherever they can."""
+    dense = (1, 1, 1)
+    monkeypatch.setattr(_convolution_depthwise, "along_rows", lambda p, _: p.strides == dense)
+    plans.plan_for.cache_clear()
+    yield
+    plans.plan_for.cache_clear()
+
+
+def along(kernel, *, dst, dtype, transposed=False, dilations=None, **changes):
+    """Return a layer whose pads are not the same at both ends."""
+    ones = (1,) * len(kernel)
+    return replace(
+        in_format(layer("1-1-9-1-1-0", groups=19, transposed=transposed), "NCX", dtype),
+        batch=2,
+        dst=dst,
+        kernel=kernel,
+        strides=ones,
+        dilations=dilations or ones,
+        pads_begin=tuple(k // 2 for k in kernel),
+        pads_end=tuple((k - 1) // 2 for k in kernel),
+        **changes,
+    )
+
+
+def test_which_rows_are_long_enough():
+    dense = replace(PROBLEM, strides=(1, 1, 1), diff_src=(1, 30, 30))
+    widths = [1, 16, 28, 33, 56, 65, 112]
+    chosen = [along_rows_of(replace(dense, diff_src=(1, 30, width)), 16) for width in widths]
+    assert chosen == [False, False, True, False, True, False, True]
+    assert not along_rows_of(replace(dense, strides=(1, 2, 1)), 16)
+
+
+@every_dtype
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("height", [1, 2, 3, 4, 5, 7, 9, 12])
+@pytest.mark.parametrize("width", [1, 5, 16, 17, 31, 70, 140])
+def test_every_kernel_along_rows(along_rows, width, height, transposed, dtype):
+    kernel = (height, 1 + height % 5)
+    along(kernel, dst=(13, width + 1), dtype=dtype, transposed=transposed).check(large=True)
+
+
+@every_dtype
+@pytest.mark.parametrize("view", ["contiguous", "inside", "reversed", "fortran order"])
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("dilations", [(1, 1), (2, 1), (1, 3), (4, 5)])
+def test_views_along_rows(along_rows, dilations, accumulate, view, dtype):
+    case = along((3, 5), dst=(15, 45), dtype=dtype, dilations=dilations)
+    case.check(view=view, out_view=view, accumulate=accumulate, large=True)
+
+
+@every_dtype
+@pytest.mark.parametrize("dst", [(40,), (6, 7, 40)])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_other_ranks_along_rows(along_rows, dilation, dst, dtype):
+    kernel, dilations = (3,) * len(dst), (dilation,) * len(dst)
+    case = along(kernel, dst=dst, dtype=dtype, dilations=dilations)
+    case.check(large=True)
+    replace(case, pads_begin=(3,) * len(dst), pads_end=(4,) * len(dst)).check(large=True)
+
+
+@every_dtype
+@pytest.mark.parametrize("dst", [(40, 90), (6, 20, 40)])
+def test_blocks_along_rows_do_not_change_a_bit(monkeypatch, along_rows, dst, dtype):
+    case = along((3,) * len(dst), dst=dst, dtype=dtype)
+    arrays = case.formatted(*case.arrays())
+    whole = case.call(*arrays, num_threads=1)
+    monkeypatch.setattr(blocks, "TASK_FLOP", 1)
+    monkeypatch.setattr(plans, "THREAD_FLOP", 1)
+    for room in (1 << 10, 1 << 12, 1 << 14, 1 << 20):
+        monkeypatch.setattr(blocks, "PLANE_BYTES", room)
+        for threads in (1, 3):
+            plans.plan_for.cache_clear()
+            assert case.call(*arrays, num_threads=threads).tobytes() == whole.tobytes()
+
+
+@every_dtype
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_special_values_along_rows(along_rows, value, dtype):
+    case = along((3, 3), dst=(9, 31), dtype=dtype, groups=3)
+    assert_value_reaches_what_it_touches(case, value)

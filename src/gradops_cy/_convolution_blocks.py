@@ -33,6 +33,8 @@ PANEL = 1 << 18
 BLOCK_POSITIONS = 512
 # Channels that are transposed together: their rows should stay in the first-level cache.
 BOX_VECTORS = 2
+# A channel's window, which is read as often as there are taps.
+PLANE_BYTES = 1 << 16
 # The spread rows of a vector of lanes should stay there too.
 RING_BYTES = 1 << 15
 # Positions of SCATTER that are multiplied in less time than the weights take to arrive.
@@ -63,6 +65,8 @@ def cut(choice: Choice, num_threads: int) -> Cut:
 
 def _workspace(choice: Choice) -> int:
     """Return the bytes for a task: processors with AMX have at least 2 MiB of that cache."""
+    if choice.along_rows:
+        return PLANE_BYTES
     return WORKSPACE * 3 // 2 if choice.dot and choice.tiles.amx else WORKSPACE
 
 
@@ -166,7 +170,7 @@ def _half_block(whole: Cut, axis: int) -> Cut:
 def _half_groups(whole: Cut) -> Cut | None:
     """Give a task half of its groups where that is possible."""
     choice, unit = whole.choice, 1
-    if choice.over_groups:
+    if choice.over_groups and not choice.along_rows:
         # Whole vectors: a range of fewer lanes would read and write its neighbour's.
         unit = _whole_groups(choice)
     if choice.stride_columns > 1:
@@ -203,8 +207,7 @@ def _fit_workspace(found: Cut) -> Cut:
 def _smaller(whole: Cut) -> Cut | None:
     """Cut groups, channels, rows or at last residue classes; return nothing if all are cut."""
     choice, width = whole.choice, whole.block[2]
-    fewer = _half_groups(whole)
-    if fewer:
+    if not choice.along_rows and (fewer := _half_groups(whole)):
         return fewer
     # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
     # results in scratch (with AMX the latter was not measured).
@@ -262,6 +265,8 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
         extent = min(2 * block[axis], counts[axis])
         larger = resized(block, axis, extent)
         enough = prod(larger) > limit and block[axis] > (fewest if axis == 1 else 2)
+        if choice.along_rows:  # whole images, which lie in one piece, but no two of them
+            enough = axis == 0 and kernel[0] == 1
         if choice.boxed and kernel[axis] == 1:  # images share no weights worth keeping
             enough = prod(larger) > BLOCK_POSITIONS // 2
         if enough or not fits(larger):
@@ -295,7 +300,7 @@ def _split_for_threads(found: Cut, num_threads: int) -> Cut:
 def _parts(whole: Cut) -> Cut | None:
     """Cut a task's channels, positions or groups in two; return nothing if it has one of each."""
     # Vectors of one group share neither weights nor rows.
-    if whole.choice.broadcast and (fewer := _half_groups(whole)):
+    if (whole.choice.broadcast or whole.choice.along_rows) and (fewer := _half_groups(whole)):
         return fewer
     axis = max((0, 1), key=lambda a: whole.block[a])
     if whole.block[axis] == 1 and whole.block[2] >= 8 * whole.choice.lanes:

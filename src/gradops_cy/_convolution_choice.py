@@ -151,9 +151,16 @@ class Choice:
         return self.tiles.depth(outputs // self.abreast) if plain else DOT_K
 
     @property
+    def along_rows(self) -> bool:
+        """Whether the lanes of DEPTHWISE are positions of a row, not channels."""
+        rows = self.layout.diff_dst_rows and self.layout.diff_src_rows
+        fits = self.kernel == DEPTHWISE and self.windowed and rows and not self.exact_halo
+        return fits and _convolution_depthwise.along_rows(self.problem, self.lanes)
+
+    @property
     def stride_columns(self) -> int:
         """Columns of diff_dst that DEPTHWISE sums side by side, or 1."""
-        if self.kernel != DEPTHWISE:
+        if self.kernel != DEPTHWISE or self.along_rows:
             return 1
         return _convolution_depthwise.stride_columns(self.problem, self.lanes)
 
@@ -190,7 +197,7 @@ class Choice:
     @property
     def boxed(self) -> bool:
         """Whether such a kernel goes through boxes with channels last."""
-        return self.over_groups and self.windowed
+        return self.over_groups and self.windowed and not self.along_rows
 
     @property
     def panels_over_groups(self) -> bool:

@@ -226,6 +226,14 @@ class Cut:
         return units * (DOT_COLUMNS if choice.dot else choice.lanes)
 
     @property
+    def window_pitch(self) -> int:
+        """Elements from row to row of DEPTHWISE's window, where lanes are positions."""
+        if not self.choice.along_rows:
+            return 0
+        span = self.axes[2].taps.span
+        return _convolution_depthwise.window_pitch(self.block[2], span, self.choice.lanes)
+
+    @property
     def pair_pitch(self) -> int:
         """Bytes from pair to pair of PAIRS' window."""
         _, height, width = (axis.window for axis in self.axes)
@@ -238,9 +246,11 @@ class Cut:
 
     @property
     def strip(self) -> int:
-        """Positions that SCATTER multiplies at a time."""
+        """Positions that SCATTER multiplies at a time; positions or rows of DEPTHWISE's sums."""
         if self.choice.kernel == SCATTER:
             return _convolution_scatter.strip(self.result_pitch, self.choice.dot)
+        if self.choice.along_rows:
+            return _convolution_depthwise.ROWS
         return _convolution_depthwise.STRIP if self.choice.stride_columns > 1 else 0
 
     @property
@@ -418,6 +428,19 @@ def _scatter_need(cut: Cut) -> _Need:
     )
 
 
+def _depthwise_need(cut: Cut) -> _Need:
+    if not cut.choice.along_rows:
+        return _lanes_need(cut)
+    rows = prod(axis.taps.span + axis.block - 1 for axis in cut.axes[:2])
+    return _Need(
+        window=rows * cut.window_pitch + cut.choice.lanes,
+        results=cut.strip * cut.window_pitch,
+        pointers=cut.choice.work.most,
+        channels=1,
+        sums=1,
+    )
+
+
 def _lanes_need(cut: Cut) -> _Need:
     choice, pitch = cut.choice, cut.result_pitch
     outputs = choice.problem.output_channels
@@ -447,6 +470,6 @@ _NEEDS = {
     GROUPED: _lanes_need,
     DOT: _dot_need,
     PAIRS: _pairs_need,
-    DEPTHWISE: _lanes_need,
+    DEPTHWISE: _depthwise_need,
     SCATTER: _scatter_need,
 }

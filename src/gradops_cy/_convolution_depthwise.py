@@ -5,17 +5,36 @@ from __future__ import annotations
 from math import prod
 
 from gradops_cy._convolution_problem import ConvProblem
-from gradops_cy._rounding import up
+from gradops_cy._rounding import odd, up
 
+# Positions of a row below which going through it costs more than its products.
+SHORT_ROW = 24
+# Rows of results that are computed at a time.
+ROWS = 4
 # Positions of which sums of columns are in scratch.
 STRIP = 16
+
+
+def along_rows(problem: ConvProblem, lanes: int) -> bool:
+    """Return whether positions of a row had best be lanes, where rows are dense.
+
+    Then neighbours read neighbouring columns. To transpose costs less than idle lanes do.
+    """
+    width = problem.diff_src[2]
+    full = width > SHORT_ROW and width > 0.85 * up(width, lanes)
+    return problem.strides == (1, 1, 1) and full
+
+
+def window_pitch(positions: int, span: int, lanes: int) -> int:
+    """Return the elements of a row of the window, of which `positions` read `span` each."""
+    return odd(up(positions, lanes) + span - 1 + lanes, lanes)
 
 
 def stride_columns(problem: ConvProblem, lanes: int) -> int:
     """Return how many columns of diff_dst are summed side by side, or 1.
 
-    The columns of a stride are taken for one of so many times the channels, where that leaves clearly
-    fewer lanes without work. To add up their sums last takes about three products for a vector.
+    The columns of a stride are taken for one of so many times the channels, where that leaves
+    clearly fewer lanes without work. To add up their sums takes about three products for a vector.
     """
     stride, channels = problem.strides[2], problem.groups
     if not problem.transposed or problem.dilations[2] > 1 or problem.kernel[2] % stride:

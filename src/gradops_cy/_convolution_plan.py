@@ -196,6 +196,8 @@ class Plan:
             "box_bytes": cut.box_bytes if scatter else 0,
             "result_pitch": cut.result_pitch,
             "pair_pitch": cut.pair_pitch,
+            "along_rows": int(choice.along_rows),
+            "window_pitch": cut.window_pitch,
             "ring_d": ring_d,
             "ring_h": ring_h,
             **cut.scratch,
@@ -307,7 +309,8 @@ class Plan:
         vectors = cut.widest if choice.panel_kernel == ROWS else cut.nv
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
         if choice.over_groups:
-            tile = f"vectors of {choice.lanes} channels"
+            lanes = "positions" if choice.along_rows else "channels"
+            tile = f"vectors of {choice.lanes} {lanes}"
         elif choice.dot and _convolution_columns.step(choice) == 1:
             tile = f"{cut.nv} vectors of {choice.lanes} pairs"
         elif choice.dot:

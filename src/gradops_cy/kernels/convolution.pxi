@@ -24,6 +24,7 @@ include "compute_vectors.pxi"
 include "store.pxi"
 include "grouped.pxi"
 include "depthwise.pxi"
+include "depthwise_rows.pxi"
 include "boxed.pxi"
 include "scatter.pxi"
 

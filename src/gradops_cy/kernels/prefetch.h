@@ -11,4 +11,11 @@ static void fetch_ahead(const char *p, ptrdiff_t stride, ptrdiff_t begin, ptrdif
         for (ptrdiff_t b = 0; b < bytes; b += 64) __builtin_prefetch(p + i * stride + b, 0, 2);
 }
 
+/* The same for segments that are to be written. */
+static void fetch_to_write(char *p, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end,
+                           ptrdiff_t bytes) {
+    for (ptrdiff_t i = begin; i < end; i++)
+        for (ptrdiff_t b = 0; b < bytes; b += 64) __builtin_prefetch(p + i * stride + b, 1);
+}
+
 #endif

@@ -17,6 +17,8 @@ cdef extern from "rows.h" nogil:
                     Py_ssize_t dst_pitch, Py_ssize_t rows, Py_ssize_t n, int accumulate) noexcept
 
 cdef extern from "prefetch.h" nogil:
+    void fetch_to_write(char *p, Py_ssize_t stride, Py_ssize_t begin, Py_ssize_t end,
+                        Py_ssize_t bytes) noexcept
     void fetch_ahead(const char *p, Py_ssize_t stride, Py_ssize_t begin, Py_ssize_t end,
                      Py_ssize_t bytes) noexcept
 
@@ -121,6 +123,7 @@ cdef struct Blocking:
     int broadcast       # GROUPED: lanes of a vector that is of one group, all or half of them; or 0
     int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
     int abreast         # DOT: groups that are taken for one; or 1
+    int along_rows      # DEPTHWISE: lanes are positions of a row
     int stride_columns  # DEPTHWISE: columns of diff_dst that are summed side by side; or 1
     int packed_apart    # unfolded taps that are packed by themselves; or 1
     int streams_panels  # packed weights go past the caches
@@ -145,10 +148,12 @@ cdef struct Blocking:
     Py_ssize_t unit             # what channels in its window are padded to a multiple of
     Py_ssize_t planes           # of the window: DOT, where rows run into each other
     int shares_product          # SCATTER: there is one product, whose columns threads share
-    Py_ssize_t strip            # SCATTER: positions multiplied at a time; DEPTHWISE: added up at a time
+    # SCATTER: positions multiplied at a time; DEPTHWISE: positions or rows of sums in scratch.
+    Py_ssize_t strip
     Py_ssize_t box_pitch        # SCATTER: elements of a row of sums
     Py_ssize_t box_bytes        # SCATTER: of result_bytes, the sums'
     Py_ssize_t result_pitch
+    Py_ssize_t window_pitch     # DEPTHWISE along rows: elements from row to row of the window
     Py_ssize_t pair_pitch       # PAIRS: bytes from pair to pair of the window
     Py_ssize_t ring_d
     Py_ssize_t ring_h

@@ -1,0 +1,59 @@
+/* Depthwise convolution with channels first: lanes are positions of a row, and nothing is transposed.
+ *
+ * diff_dst stands in a window of the computing type, with zeros around it. Rows of taps that read one
+ * row after the other share what is loaded: a tile has `mr` rows of results, and each row of the
+ * window is multiplied with as many rows of taps. */
+#ifndef GRADOPS_DEPTHWISE_ROWS_H
+#define GRADOPS_DEPTHWISE_ROWS_H
+
+#include "rows.h"
+
+/* What a tile reads; in elements. */
+typedef struct {
+    ptrdiff_t pitch;                /* from row to row of the window */
+    ptrdiff_t layers;               /* taps of the first axis */
+    ptrdiff_t layer_pitch;          /* from what one reads to what the next one reads */
+    ptrdiff_t rows;                 /* taps of the second */
+    ptrdiff_t row_pitch;
+    ptrdiff_t taps;                 /* taps of the last */
+    ptrdiff_t step;
+    const void *weights;            /* [layers][rows][taps] */
+} Stencil;
+
+#define STENCIL_MR 4
+#if VECTOR_REGISTERS == 32
+#define STENCIL_NV 4
+#define STENCIL_WIDTHS(X) X(1) X(2) X(3) X(4)
+#else
+#define STENCIL_NV 2
+#define STENCIL_WIDTHS(X) X(1) X(2)
+#endif
+
+#define REAL float
+#define VEC vec_f32
+#define LANES LANES_F32
+#define NAME(x) x##_f32
+#include "depthwise_rows_body.h"
+#undef REAL
+#undef VEC
+#undef LANES
+#undef NAME
+#define REAL double
+#define VEC vec_f64
+#define LANES LANES_F64
+#define NAME(x) x##_f64
+#include "depthwise_rows_body.h"
+#undef REAL
+#undef VEC
+#undef LANES
+#undef NAME
+
+/* Rows of `count` results; `window` is what the first tap reads for the first of them,
+ * `dst_pitch` in bytes. */
+static void run_stencil(int f64, const Stencil *stencil, const void *window, ptrdiff_t rows,
+                        ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {
+    if (f64) stencil_f64(stencil, window, rows, count, dst, dst_pitch);
+    else stencil_f32(stencil, window, rows, count, dst, dst_pitch);
+}
+
+#endif

@@ -1,0 +1,125 @@
+# Depthwise convolution, lanes over the positions of a row: channels first, each channel by itself.
+
+cdef extern from "depthwise_rows.h" nogil:
+    ctypedef struct Stencil:
+        Py_ssize_t pitch
+        Py_ssize_t layers
+        Py_ssize_t layer_pitch
+        Py_ssize_t rows
+        Py_ssize_t row_pitch
+        Py_ssize_t taps
+        Py_ssize_t step
+        const void *weights
+    void run_stencil(int f64, const Stencil *stencil, const void *window, Py_ssize_t rows,
+                     Py_ssize_t count, char *dst, Py_ssize_t dst_pitch) noexcept
+
+
+cdef inline Py_ssize_t tap_step(const Axis *axis) noexcept nogil:
+    """Return how far apart neighbouring taps read."""
+    return axis.offset[1] - axis.offset[0] if axis.taps > 1 else 1
+
+
+cdef inline Py_ssize_t reach_of(const Axis *axis, Py_ssize_t count) noexcept nogil:
+    """Return the source coordinates from the first to the last that `count` positions read."""
+    return count + (axis.taps - 1) * tap_step(axis)
+
+
+# What all channels of a task have in common.
+cdef struct Channels:
+    Py_ssize_t count[3]     # positions
+    Py_ssize_t first[3]     # where in diff_dst they begin to read,
+    Py_ssize_t low[3]       # and what of that lies inside
+    Py_ssize_t high[3]
+    Py_ssize_t height       # rows of the window that the second axis makes
+    Py_ssize_t left         # elements of a row of the window before `low`: whole lines are stored
+    Py_ssize_t bytes        # of a row of results
+    bint in_place           # results of the computing type are stored where they belong
+    Stencil stencil
+
+
+cdef void begin_channels(const Work *work, const Task *task, const Scratch *s,
+                         Channels *c) noexcept nogil:
+    """Clear the window: what lies outside of diff_dst stays zero."""
+    cdef Stencil *stencil = &c.stencil
+    cdef Py_ssize_t pitch = work.b.window_pitch
+    cdef const Axis *axis
+    cdef Py_ssize_t number, high
+    class_positions(work, task, work.residue, c.count)
+    for number in range(3):
+        axis = &work.axis[number]
+        c.first[number] = task.start[number] + axis.offset[0]
+        high = min(c.first[number] + reach_of(axis, c.count[number]), axis.source)
+        c.low[number] = min(max(c.first[number], 0), axis.source)
+        c.high[number] = max(c.low[number], high)
+    c.height = reach_of(&work.axis[1], c.count[1])
+    c.left = (c.low[2] - c.first[2] + work.lanes - 1) // work.lanes * work.lanes
+    c.bytes = c.count[2] * element_size(work.b.dtype)
+    c.in_place = element_size(work.b.dtype) == work.size and not work.accumulate
+    stencil.pitch, stencil.step = pitch, tap_step(&work.axis[2])
+    stencil.row_pitch = pitch * tap_step(&work.axis[1])
+    stencil.layer_pitch = pitch * c.height * tap_step(&work.axis[0])
+    stencil.layers, stencil.rows = work.axis[0].taps, work.axis[1].taps
+    stencil.taps, stencil.weights = work.axis[2].taps, s.pointers
+    memset(s.window, 0, reach_of(&work.axis[0], c.count[0]) * c.height * pitch * work.size)
+
+
+cdef void load_channel(const Work *work, const Channels *c, Py_ssize_t group, const Tensor *x,
+                       const Scratch *s) noexcept nogil:
+    """Load a channel's weights, and what is read of it into the window."""
+    cdef Py_ssize_t pitch = work.b.window_pitch
+    cdef Py_ssize_t yd, row
+    cdef const char *src
+    load_row(F64 if work.f64 else F32, work.weights + group * work.size,
+             work.b.group_panel * work.size, work.residue[4] - work.residue[3], s.pointers)
+    for yd in range(c.low[0], c.high[0]):
+        row = (yd - c.first[0]) * c.height + c.low[1] - c.first[1]
+        src = x.data + yd * x.stride[2] + c.low[1] * x.stride[3] + c.low[2] * x.stride[4]
+        load_rows(work.b.dtype, src, x.stride[3], c.high[1] - c.low[1], c.high[2] - c.low[2],
+                  s.window + (row * pitch + c.left) * work.size, pitch)
+
+
+cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x, const Tensor *y,
+                          const Scratch *s) noexcept nogil:
+    """Compute from the window, a few rows at a time; `y` is where the results begin."""
+    cdef Py_ssize_t pitch = work.b.window_pitch
+    cdef Py_ssize_t begin = c.left - (c.low[2] - c.first[2])
+    cdef Py_ssize_t d, h, rows, later
+    cdef const char *window
+    cdef const char *next
+    cdef char *dst
+    for d in range(c.count[0]):
+        next = x.data + (c.low[0] + d) * x.stride[2] + c.low[1] * x.stride[3] + x.stride[1]
+        h = 0
+        while h < c.count[1]:
+            rows = min(work.b.strip, c.count[1] - h)
+            later = min(work.b.strip, c.count[1] - h - rows)
+            window = s.window + ((d * c.height + h) * pitch + begin) * work.size
+            dst = y.data + d * y.stride[2] + h * y.stride[3]
+            # What the next channel reads and what the next rows write arrives meanwhile.
+            fetch_ahead(next, x.stride[3], h, h + rows, c.bytes)
+            fetch_to_write(dst, y.stride[3], rows, rows + later, c.bytes)
+            if c.in_place:
+                run_stencil(work.f64, &c.stencil, window, rows, c.count[2], dst, y.stride[3])
+            else:
+                run_stencil(work.f64, &c.stencil, window, rows, c.count[2], s.result,
+                            pitch * work.size)
+                store_rows(work.b.dtype, s.result, pitch, dst, y.stride[3], rows, c.count[2],
+                           work.accumulate)
+            h += rows
+
+
+cdef int run_channels(const Work *work, const Task *task, Tensor x, Tensor y,
+                      char *scratch) noexcept nogil:
+    """Compute the channels of a task; `x` and `y` are the tensors at the first of them."""
+    cdef Scratch s = carve(&work.b, scratch)
+    cdef Py_ssize_t group, axis
+    cdef Channels c
+    begin_channels(work, task, &s, &c)
+    for axis in range(3):
+        y.data += task.start[axis] * y.stride[2 + axis]
+    for group in range(task.group, task.group_end):
+        load_channel(work, &c, group, &x, &s)
+        compute_channel(work, &c, &x, &y, &s)
+        x.data += x.stride[1]
+        y.data += y.stride[1]
+    return 0
