@@ -103,6 +103,7 @@ class Choice:
     beside: int  # taps of a row that are one DOT tile deep; or 1
     paired: bool  # GROUPED takes two channels of diff_dst for one
     broadcast: int  # lanes of a GROUPED vector if it is of one group and its channels are; or 0
+    along_rows: bool  # the lanes of DEPTHWISE are positions of a row, not channels
     unfolds: bool  # the window holds all taps side by side
     parts: int  # of bfloat16, that DOT tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
@@ -149,13 +150,6 @@ class Choice:
             return self.beside * outputs
         plain = self.kernel == DOT and self.parts == 1
         return self.tiles.depth(outputs // self.abreast) if plain else DOT_K
-
-    @property
-    def along_rows(self) -> bool:
-        """Whether the lanes of DEPTHWISE are positions of a row, not channels."""
-        rows = self.layout.diff_dst_rows and self.layout.diff_src_rows
-        fits = self.kernel == DEPTHWISE and self.windowed and rows and not self.exact_halo
-        return fits and _convolution_depthwise.along_rows(self.problem, self.lanes)
 
     @property
     def stride_columns(self) -> int:
@@ -253,6 +247,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
             problem = replace(given, groups=given.groups // abreast)
         else:
             beside = _taps_beside(given, parts, tiles)
+    along_rows = kernel == DEPTHWISE and _goes_along_rows(given, layout, tiles, assumed)
     paired = kernel == GROUPED and _pairs_channels(given, tiles, assumed)
     broadcast = _lanes_of_a_group(given, tiles, paired) if kernel == GROUPED else 0
     if paired:
@@ -265,8 +260,8 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     reads = plain and layout.diff_dst_channels_last and not short
     writes = plain and layout.diff_src_channels_last and not layout.accumulate
     if kernel in (GROUPED, DEPTHWISE):
-        direct = layout.diff_dst_channels_last and layout.diff_src_channels_last
-        windowed = not direct
+        windowed = not (layout.diff_dst_channels_last and layout.diff_src_channels_last)
+        direct = not windowed or (along_rows and plain and not layout.accumulate)
     else:
         in_place = kernel == ROWS or (kernel == SCATTER and not parts)
         windowed = not (in_place and reads)
@@ -293,6 +288,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         beside=beside,
         paired=paired,
         broadcast=broadcast,
+        along_rows=along_rows,
         unfolds=unfolds,
         parts=parts if kernel in (DOT, PAIRS, SCATTER) else 0,
         windowed=windowed,
@@ -340,6 +336,13 @@ def _lanes_of_a_group(problem: ConvProblem, tiles: Tiles, pairs: bool) -> int:
     dense = prod(_convolution_taps.out_steps(problem)) == 1
     deep = not pairs or (problem.groups > 1 and problem.output_channels >= 2 * half)
     return half if ZEN4 and inputs == half and dense and deep else 0
+
+
+def _goes_along_rows(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int) -> bool:
+    """Whether DEPTHWISE goes through rows of a channel, in a window with zeros around it."""
+    last = layout.diff_dst_channels_last and layout.diff_src_channels_last
+    rows = layout.diff_dst_rows and layout.diff_src_rows and not last
+    return rows and assumed != NOTHING and _convolution_depthwise.along_rows(problem, tiles.lanes)
 
 
 def _groups_abreast(problem: ConvProblem, parts: int) -> int:

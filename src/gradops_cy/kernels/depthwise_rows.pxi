@@ -33,7 +33,6 @@ cdef struct Channels:
     Py_ssize_t height       # rows of the window that the second axis makes
     Py_ssize_t left         # elements of a row of the window before `low`: whole lines are stored
     Py_ssize_t bytes        # of a row of results
-    bint in_place           # results of the computing type are stored where they belong
     Stencil stencil
 
 
@@ -54,7 +53,6 @@ cdef void begin_channels(const Work *work, const Task *task, const Scratch *s,
     c.height = reach_of(&work.axis[1], c.count[1])
     c.left = (c.low[2] - c.first[2] + work.lanes - 1) // work.lanes * work.lanes
     c.bytes = c.count[2] * element_size(work.b.dtype)
-    c.in_place = element_size(work.b.dtype) == work.size and not work.accumulate
     stencil.pitch, stencil.step = pitch, tap_step(&work.axis[2])
     stencil.row_pitch = pitch * tap_step(&work.axis[1])
     stencil.layer_pitch = pitch * c.height * tap_step(&work.axis[0])
@@ -98,7 +96,7 @@ cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x, 
             # What the next channel reads and what the next rows write arrives meanwhile.
             fetch_ahead(next, x.stride[3], h, h + rows, c.bytes)
             fetch_to_write(dst, y.stride[3], rows, rows + later, c.bytes)
-            if c.in_place:
+            if work.b.direct:
                 run_stencil(work.f64, &c.stencil, window, rows, c.count[2], dst, y.stride[3])
             else:
                 run_stencil(work.f64, &c.stencil, window, rows, c.count[2], s.result,
