@@ -3,13 +3,35 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
 import gradops_cy
+from gradops_cy._convolution_problem import ConvProblem
 from tests import reference
 from tests.tolerances import DTYPES, assert_close
 from tests.views import VIEWS, WRITEABLE
+
+every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+
+# A layer without a kernel, for the questions that plans ask of a problem.
+POINTWISE = ConvProblem(
+    transposed=False,
+    dtype=0,
+    batch=1,
+    groups=1,
+    diff_src_channels=4,
+    diff_dst_channels=4,
+    diff_src=(2, 6, 8),
+    diff_dst=(2, 6, 8),
+    kernel=(1, 1, 1),
+    strides=(1, 1, 1),
+    dilations=(1, 1, 1),
+    pads_begin=(0, 0, 0),
+    rank=2,
+)
 
 
 @dataclass(frozen=True)

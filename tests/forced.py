@@ -7,6 +7,13 @@ from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_plan as plans
 
 
+def other_plans():
+    """Yield while no plan made before is used, nor any made meanwhile after."""
+    plans.plan_for.cache_clear()
+    yield
+    plans.plan_for.cache_clear()
+
+
 def kernel(monkeypatch, wanted):
     """Yield while `wanted(problem, assumed)` says the kernel, or None for what is chosen."""
     choose = choice.choose_kernel
@@ -16,18 +23,17 @@ def kernel(monkeypatch, wanted):
         return choose(problem, layout, tiles, assumed, parts) if found is None else found
 
     monkeypatch.setattr(choice, "choose_kernel", forced)
-    plans.plan_for.cache_clear()
-    yield
-    plans.plan_for.cache_clear()
+    yield from other_plans()
 
 
-def assert_cuts_do_not_change_a_bit(monkeypatch, case):
+def assert_cuts_do_not_change_a_bit(monkeypatch, case, room="WORKSPACE", sizes=(10, 14, 16, 20)):
+    """Cut for threads and for blocks whose `room` is so small; `sizes` are powers of two."""
     arrays = case.formatted(*case.arrays())
     whole = case.call(*arrays, num_threads=1)
     monkeypatch.setattr(blocks, "TASK_FLOP", 1)
     monkeypatch.setattr(plans, "THREAD_FLOP", 1)
-    for workspace in (1 << 10, 1 << 14, 1 << 16, 1 << 20):
-        monkeypatch.setattr(blocks, "WORKSPACE", workspace)
+    for size in sizes:
+        monkeypatch.setattr(blocks, room, 1 << size)
         for threads in (1, 3):
             plans.plan_for.cache_clear()
             assert case.call(*arrays, num_threads=threads).tobytes() == whole.tobytes()

@@ -6,6 +6,7 @@ import pytest
 
 import gradops_cy
 from tests import reference
+from tests.cases import every_dtype
 from tests.tolerances import DTYPES
 from tests.views import VIEWS, WRITEABLE, unaligned
 
@@ -53,7 +54,7 @@ def close(result, expected):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 def test_a_view_gives_the_same(call, dtype, view):
     function, dy, w = call
     dy, w = dy.astype(DTYPES[dtype]), w.astype(DTYPES[dtype])
@@ -67,7 +68,7 @@ def test_a_view_gives_the_same(call, dtype, view):
     assert (dy.tobytes(), w.tobytes()) == before
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 @pytest.mark.parametrize("axis", range(4))
 def test_broadcast_inputs(call, axis, dtype):
     function, dy, w = call
@@ -88,7 +89,7 @@ def test_a_scalar_broadcast_to_everything(call):
 
 
 @pytest.mark.parametrize("view", WRITEABLE)
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 def test_out_is_filled_and_returned(call, dtype, view):
     function, dy, w = call
     dy, w = dy.astype(DTYPES[dtype]), w.astype(DTYPES[dtype])
@@ -99,7 +100,7 @@ def test_out_is_filled_and_returned(call, dtype, view):
     close(out, expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 def test_a_large_result_begins_on_a_cache_line(call, dtype):
     function, dy, w = call
     results = [
@@ -128,7 +129,7 @@ def test_nothing_between_is_written(call, accumulate, view):
     assert (storage == 99).all()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 def test_nothing_round_out_is_written(call, dtype):
     function, dy, w = call
     dy, w = dy.astype(DTYPES[dtype]), w.astype(DTYPES[dtype])
@@ -141,7 +142,7 @@ def test_nothing_round_out_is_written(call, dtype):
     assert (guarded == 3).all()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 def test_accumulate_adds_and_rounds_once(call, dtype):
     function, dy, w = call
     dy, w = dy.astype(DTYPES[dtype]), w.astype(DTYPES[dtype])
@@ -228,7 +229,7 @@ def test_accumulate_needs_out(call):
 # -- empty ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 def test_an_empty_batch(call, dtype):
     function, dy, w = call
     dy, w = dy.astype(DTYPES[dtype]), w.astype(DTYPES[dtype])

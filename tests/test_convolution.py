@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradops_cy import _convolution_choice as choice
-from gradops_cy._convolution_problem import ConvProblem
 from tests import forced
-from tests.cases import LAYERS, conv_case, conv_cases, layer
-from tests.tolerances import DTYPES, assert_close
+from tests.cases import LAYERS, POINTWISE, conv_case, conv_cases, every_dtype, every_format, layer
+from tests.tolerances import assert_close
 from tests.views import VIEWS, WRITEABLE
 
 FORMATS = {"NXC": ("XIO", "XOI"), "NCX": ("OIX", "IOX")}
@@ -23,7 +22,7 @@ def in_format(case, data_format, dtype):
     return replace(case, data_format=data_format, weights_format=weights_format, dtype=dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 @pytest.mark.parametrize("seed", range(60))
 def test_drawn_cases_are_exact(seed, dtype):
     conv_case(seed, dtype=dtype).check()
@@ -43,8 +42,8 @@ def test_any_case_is_exact(case, view, out_view, accumulate, threads):
 # -- layers without a kernel --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("view", ["contiguous", "spaced", "inside", "reversed"])
 @pytest.mark.parametrize(("height", "width"), [(7, 7), (40, 40), (3, 1040), (37, 41), (6, 1)])
 def test_joined_rows(height, width, view, data_format, dtype):
@@ -58,25 +57,10 @@ def test_joined_rows(height, width, view, data_format, dtype):
     [{"pads_begin": (0, 0, 1)}, {"kernel": (1, 1, 2)}, {"strides": (1, 1, 2)}, {"rank": 1}],
 )
 def test_rows_with_a_kernel_and_images_are_not_joined(change):
-    pointwise = ConvProblem(
-        transposed=False,
-        dtype=0,
-        batch=1,
-        groups=1,
-        diff_src_channels=4,
-        diff_dst_channels=4,
-        diff_src=(2, 6, 8),
-        diff_dst=(2, 6, 8),
-        kernel=(1, 1, 1),
-        strides=(1, 1, 1),
-        dilations=(1, 1, 1),
-        pads_begin=(0, 0, 0),
-        rank=2,
-    )
-    assert pointwise.joined(2).diff_src == (2, 1, 48)
-    assert replace(pointwise, rank=3).joined(2).diff_src == (1, 1, 96)
-    assert pointwise.joined(0) == pointwise
-    assert replace(pointwise, **change).joined(2).diff_src == (2, 6, 8)
+    assert POINTWISE.joined(2).diff_src == (2, 1, 48)
+    assert replace(POINTWISE, rank=3).joined(2).diff_src == (1, 1, 96)
+    assert POINTWISE.joined(0) == POINTWISE
+    assert replace(POINTWISE, **change).joined(2).diff_src == (2, 6, 8)
 
 
 # -- sizes round the widths of vectors and tiles ------------------------------------------------
@@ -84,22 +68,22 @@ def test_rows_with_a_kernel_and_images_are_not_joined(change):
 CHANNELS = (1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 80, 100, 130)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("inputs", CHANNELS)
 def test_every_width_of_result_channels(inputs, data_format, dtype):
     layer(f"{inputs}-5-6-3-1-1", data_format=data_format, dtype=dtype).check()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("outputs", CHANNELS)
 def test_every_width_of_summed_channels(outputs, data_format, dtype):
     layer(f"18-{outputs}-5-2-2-0", data_format=data_format, dtype=dtype).check()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("width", [1, 2, 7, 8, 14, 15, 16, 17, 31, 33, 48, 65])
 @pytest.mark.parametrize(("groups", "inputs"), [(1, 20), (1, 3), (33, 1), (8, 4), (3, 16)])
 def test_every_width_of_rows(width, groups, inputs, data_format, dtype):
@@ -107,9 +91,9 @@ def test_every_width_of_rows(width, groups, inputs, data_format, dtype):
     in_format(case, data_format, dtype).check()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize(
     ("inputs", "outputs"), [(1, 1), (1, 2), (2, 1), (4, 4), (8, 8), (8, 20), (16, 5), (16, 16)]
@@ -128,8 +112,8 @@ def half_vectors(monkeypatch):
     yield from forced.kernel(monkeypatch, lambda problem, assumed: choice.GROUPED)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("outputs", [1, 8, 13])
 @pytest.mark.parametrize(("groups", "width"), [(1, 70), (5, 3), (9, 30)])
 @pytest.mark.parametrize("accumulate", [False, True])
@@ -141,8 +125,8 @@ def test_groups_of_half_a_vector(
     in_format(case, data_format, dtype).check(accumulate=accumulate)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4, 7])
 def test_every_pair_of_kernel_and_stride(kernel, stride, data_format, dtype):
@@ -152,7 +136,7 @@ def test_every_pair_of_kernel_and_stride(kernel, stride, data_format, dtype):
         in_format(case, data_format, dtype).check()
 
 
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 def test_strides_above_the_kernel_leave_zeros(data_format):
     case = in_format(layer("5-6-3-2-5-0"), data_format, "f32")
     result = case.ncx(case.call(*case.formatted(*case.arrays())))
@@ -161,8 +145,8 @@ def test_strides_above_the_kernel_leave_zeros(data_format):
     assert result[:, :, :2, :2].all()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("begin", "end"), [(0, 7), (7, 0), (3, 11), (9, 9)])
 def test_pads_larger_than_the_kernel(begin, end, transposed, data_format, dtype):
@@ -179,15 +163,15 @@ def test_pads_larger_than_the_kernel(begin, end, transposed, data_format, dtype)
 # -- real layers ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("name", LAYERS)
 def test_real_layers(name, data_format, dtype):
     in_format(LAYERS[name], data_format, dtype).check(large=True)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 def test_long_sums_of_one_sign(data_format, dtype):
     """Errors that all go one way: the worst that accumulation in one order can meet."""
     case = in_format(layer("40-512-7-3-1-1"), data_format, dtype)

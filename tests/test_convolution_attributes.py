@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gradops_cy import conv_transpose_backward_data, convolution_backward_data
 from tests import reference
-from tests.cases import conv_case, layer
+from tests.cases import conv_case, every_format, layer
 
 NO_PADS = {"pads_begin": 0, "pads_end": 0}
 PLAIN = {"strides": 1, "dilations": 1, **NO_PADS}
@@ -220,7 +220,7 @@ def test_shapes_of_convolutions_upstream(y, kernel, x, keywords):
 
 
 @pytest.mark.parametrize("form", ["whole", "spatial", "derived", "array", "list", "uint8", "int64"])
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 def test_forms_of_dst_shape(data_format, form):
     case = conv_case(3)
     while case.transposed or any(case.extra) or case.data_format != data_format:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gradops_cy
-from tests.cases import LAYERS, conv_case, layer
+from tests.cases import LAYERS, conv_case, every_dtype, layer
 from tests.test_threads import same_bits
 from tests.tolerances import DTYPES
 from tests.views import VIEWS, WRITEABLE
@@ -128,7 +128,7 @@ def test_set_weights(case):
         check_call(case, plan, dy, changed)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_weights_that_are_not_finite(value, transposed, dtype):

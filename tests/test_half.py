@@ -5,6 +5,7 @@ import pytest
 
 import gradops_cy
 from gradops_cy import _isa
+from tests.cases import every_format
 from tests.tolerances import DTYPES
 
 HALVES = ("f16", "bf16")
@@ -34,7 +35,7 @@ def identity_resize(x, dtype, data_format="NCX"):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("width", [1, 2, 16, 256, 2**16])
 def test_interpolation_keeps_every_value(width, data_format, dtype):
     x = every_pattern(dtype).reshape(-1, width)
@@ -65,7 +66,7 @@ def flushed(x):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("channels", [2, 16, 32, 64])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_identity_matrices_keep_every_finite_value(transposed, channels, data_format, dtype):
@@ -108,7 +109,7 @@ def ties(dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("width", [1, 3, None])
 def test_stores_round_to_nearest_even(width, data_format, dtype):
     x = ties(dtype)

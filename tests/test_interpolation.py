@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from gradops_cy import interpolate_backprop, interpolate_backward, resize_bilinear_v2_grad
 from tests import reference
+from tests.cases import every_dtype, every_format
 from tests.tolerances import DTYPES, assert_close
 from tests.views import VIEWS, WRITEABLE
 
@@ -89,8 +90,8 @@ EXTENTS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize(("src", "dst"), EXTENTS)
@@ -98,8 +99,8 @@ def test_extents(src, dst, mode, transform, data_format, dtype):
     check(dtype, data_format, 2, 5, src, dst, mode, transform)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("channels", [1, 2, 3, 8, 15, 16, 17, 21, 33, 64, 100, 600])
 def test_channels(channels, data_format, dtype):
     check(dtype, data_format, 1, channels, (5, 9), (10, 18), "bilinear", "half_pixel")
@@ -140,7 +141,7 @@ def test_any_case_is_exact(data):
     )
 
 
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize(
     ("channels", "src", "dst"),
@@ -160,7 +161,7 @@ def test_real_layers(channels, src, dst, mode, data_format, dtype):
     check(dtype, data_format, 1, channels, src, dst, mode, "half_pixel")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 
 from gradops_cy import interpolate_backward
 from tests import reference
+from tests.cases import every_dtype, every_format
 from tests.tolerances import DTYPES, assert_close
 
 EXTENTS = [
@@ -47,8 +48,8 @@ def check(src, dst, mode, transform, data_format, dtype, channels, a=-0.75, anti
     assert_close(reference.to_ncx(result, data_format), exact, magnitude + store * magnitude.max())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("transform", ["half_pixel", "align_corners"])
 @pytest.mark.parametrize(("mode", "antialias"), FILTERS)
 @pytest.mark.parametrize(("src", "dst"), EXTENTS)

@@ -10,6 +10,7 @@ import pytest
 
 import gradops_cy
 from gradops_cy import _arrays, _interpolation_call, _resampling_plan
+from tests.cases import every_dtype, every_format
 from tests.tolerances import DTYPES
 
 SHAPES = {"NXC": ((2, 6, 9, 5), (2, 12, 7, 5)), "NCX": ((2, 5, 6, 9), (2, 5, 12, 7))}
@@ -19,7 +20,7 @@ def random(shape, dtype="f32"):
     return np.random.default_rng(0).standard_normal(shape).astype(DTYPES[dtype])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 @pytest.mark.parametrize("data_format", SHAPES)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_plans_do_what_the_operator_does(mode, data_format, dtype):
@@ -109,9 +110,9 @@ def test_bad_calls():
         plan(np.ones((1, 8, 3), np.float32), np.ones((1, 8, 3), np.float32))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 @pytest.mark.parametrize("channels", [3, 17, 64])
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("spread", ["whole", "rows", "channels"])
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 @pytest.mark.parametrize("lines", [True, False])
@@ -141,9 +142,9 @@ def test_results_stored_past_the_caches(
     assert (np.moveaxis(results[1], axis, 0)[shape[axis] :] == 7).all()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 @pytest.mark.parametrize("shape", [(2, 10, 120, 17), (2, 40, 21, 64), (20, 9, 5, 3)])
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_fetching_does_not_change_a_bit(monkeypatch, dtype, shape, data_format, mode):
     """Large tensors are read in larger pieces and asked for ahead, or neither."""

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from gradops_cy import _convolution_plan as plans
-from tests.cases import layer, volume
+from tests.cases import every_dtype, every_format, layer, volume
+from tests.forced import other_plans
 from tests.test_convolution_plans import plan_of
-from tests.tolerances import DTYPES, assert_same_values
+from tests.tolerances import assert_same_values
 
 SHAPES = {
     "whole blocks": layer("64-32-5-3-1-1"),
@@ -22,8 +23,6 @@ SHAPES = {
     "groups": layer("16-16-6-3-1-1", groups=4),
 }
 every_shape = pytest.mark.parametrize("case", SHAPES.values(), ids=SHAPES)
-every_dtype = pytest.mark.parametrize("dtype", DTYPES)
-every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 every_order = pytest.mark.parametrize(("first", "swapped"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 
 
@@ -33,9 +32,7 @@ def streaming(monkeypatch):
     monkeypatch.setattr(plans, "ZEN4", True)
     monkeypatch.setattr(plans, "STREAM_PANELS", 0)
     monkeypatch.setattr(plans, "WEIGHTS_AHEAD", 4)
-    plans.plan_for.cache_clear()
-    yield
-    plans.plan_for.cache_clear()
+    yield from other_plans()
 
 
 def in_format(case, dtype, data_format, first):

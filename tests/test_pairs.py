@@ -11,7 +11,7 @@ from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_taps as taps
 from gradops_cy import _isa
 from tests import forced
-from tests.cases import conv_cases, layer, sequence, volume
+from tests.cases import conv_cases, every_format, layer, sequence, volume
 from tests.test_convolution_plans import plan_of
 from tests.views import VIEWS
 
@@ -92,7 +92,6 @@ every_case = pytest.mark.parametrize(
     ],
     indirect=["everywhere"],
 )
-every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 every_order = pytest.mark.parametrize("outputs_first", [False, True])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import gradops_cy
 from tests import reference
-from tests.cases import conv_case
+from tests.cases import conv_case, every_dtype, every_format
 from tests.tolerances import DTYPES, assert_close
 
 pytestmark = pytest.mark.skipif(
@@ -98,8 +98,8 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize(("src", "dst"), SHAPES)
@@ -140,8 +140,8 @@ def test_linear_interpolation(src, dst, scaled, align_corners, data_format, dtyp
     assert_close(reference.to_ncx(result, data_format), peer(dy), magnitude)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("transform", ["half_pixel", "asymmetric"])
 @pytest.mark.parametrize(("src", "dst"), SHAPES)
 def test_nearest_interpolation(src, dst, transform, data_format, dtype):
@@ -173,8 +173,8 @@ def test_nearest_interpolation(src, dst, transform, data_format, dtype):
     assert_close(reference.to_ncx(result, data_format), peer(dy), magnitude)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize(

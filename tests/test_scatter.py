@@ -8,8 +8,7 @@ from hypothesis import given
 
 from gradops_cy import _convolution_choice as choice
 from tests import forced
-from tests.cases import conv_cases, layer
-from tests.tolerances import DTYPES
+from tests.cases import conv_cases, every_dtype, every_format, layer
 
 FIRST = {
     "7x7 s2": layer("3-64-17-7-2-3"),
@@ -31,8 +30,8 @@ def everywhere(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize("name", FIRST)
 def test_layers(everywhere, name, data_format, dtype):
     case = replace(FIRST[name], dtype=dtype, data_format=data_format, batch=2)
@@ -49,7 +48,7 @@ def test_any_convolution(everywhere):
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("name", FIRST)
 def test_cuts_do_not_change_a_bit(everywhere, monkeypatch, name, data_format, dtype):
     case = replace(FIRST[name], dtype=dtype, data_format=data_format)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gradops_cy import _isa, convolution_backward_data, interpolate_backward
 from tests import reference
-from tests.cases import conv_cases, layer
+from tests.cases import conv_cases, every_dtype, every_format, layer
 from tests.forced import assert_value_reaches_what_it_touches
 from tests.tolerances import DTYPES, assert_close, assert_same_class, assert_same_values
 
@@ -44,8 +44,6 @@ KERNELS = [
     layer("20-8-6-3-1-1"),
 ]
 every_kernel = pytest.mark.parametrize("case", KERNELS, ids=str)
-every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])
-every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
 @every_kernel

@@ -11,7 +11,7 @@ from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_split as split
 from gradops_cy import _isa
 from tests import forced
-from tests.cases import conv_cases, layer
+from tests.cases import conv_cases, every_format, layer
 from tests.test_convolution_plans import plan_of
 from tests.test_pairs import SHAPES, in_format
 from tests.tolerances import assert_close
@@ -19,7 +19,6 @@ from tests.tolerances import assert_close
 pytestmark = pytest.mark.skipif(_isa.TIER != "amx", reason="AMX alone multiplies parts")
 
 every_case = pytest.mark.parametrize("name", [*SHAPES, "first layer"])
-every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 every_order = pytest.mark.parametrize("outputs_first", [False, True])
 every_dtype = pytest.mark.parametrize("dtype", ["f32", "f16"])
 
@@ -35,9 +34,7 @@ def case_of(name, data_format, dtype, outputs_first=True):
 def everywhere(monkeypatch):
     """Split wherever that is possible."""
     monkeypatch.setattr(split, "pays", lambda *_: True)
-    plans.plan_for.cache_clear()
-    yield
-    plans.plan_for.cache_clear()
+    yield from forced.other_plans()
 
 
 def test_large_layers_are_split():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gradops_cy
 from gradops_cy import _threads
-from tests.cases import LAYERS, conv_case, conv_cases, layer, sequence
+from tests.cases import LAYERS, conv_case, conv_cases, every_dtype, every_format, layer, sequence
 from tests.forced import assert_cuts_do_not_change_a_bit
 from tests.tolerances import DTYPES
 
@@ -26,7 +26,7 @@ def same_bits(a, b):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_threads_do_not_change_a_bit(dtype, data_format, name):
     case = replace(LAYERS[name], dtype=dtype, data_format=data_format)
@@ -51,8 +51,8 @@ def test_neither_threads_nor_batch_splits_change_a_bit(case, batch, data):
         assert same_bits(result, whole[begin:end])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize(("groups", "inputs"), [(1, 40), (1, 3), (33, 1), (8, 4), (2, 16)])
 def test_batch_splits_do_not_change_a_bit(groups, inputs, data_format, dtype):
     case = layer(
@@ -72,7 +72,7 @@ def test_batch_splits_do_not_change_a_bit(groups, inputs, data_format, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("name", ["80-64-20-3-1-1", "48-64-13-2-2-0"])
 def test_cuts_do_not_change_a_bit(monkeypatch, name, groups, data_format, dtype):
@@ -222,8 +222,8 @@ def test_a_task_that_packs_its_weights_sums_in_the_same_order(width, outputs):
 
 
 @pytest.mark.parametrize("bad", [False, True])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_dtype
+@every_format
 @pytest.mark.parametrize(
     "shape",
     [

@@ -29,24 +29,8 @@ typedef struct {
 #define STENCIL_WIDTHS(X) X(1) X(2)
 #endif
 
-#define REAL float
-#define VEC vec_f32
-#define LANES LANES_F32
-#define NAME(x) x##_f32
-#include "depthwise_rows_body.h"
-#undef REAL
-#undef VEC
-#undef LANES
-#undef NAME
-#define REAL double
-#define VEC vec_f64
-#define LANES LANES_F64
-#define NAME(x) x##_f64
-#include "depthwise_rows_body.h"
-#undef REAL
-#undef VEC
-#undef LANES
-#undef NAME
+#define BODY "depthwise_rows_body.h"
+#include "for_reals.h"
 
 /* Rows of `count` results; `window` is what the first tap reads for the first of them,
  * `dst_pitch` in bytes. */

@@ -34,25 +34,8 @@ static int tile_rows(int nv) {
     return 0;
 }
 
-#define REAL float
-#define VEC vec_f32
-#define LANES LANES_F32
-#define NAME(x) x##_f32
-#include "tile_body.h"
-#undef REAL
-#undef VEC
-#undef LANES
-#undef NAME
-
-#define REAL double
-#define VEC vec_f64
-#define LANES LANES_F64
-#define NAME(x) x##_f64
-#include "tile_body.h"
-#undef REAL
-#undef VEC
-#undef LANES
-#undef NAME
+#define BODY "tile_body.h"
+#include "for_reals.h"
 
 /* The calls below take untyped pointers: f64 says which type they point to. */
 
