@@ -5,22 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradops_cy import _convolution_blocks as blocks
-from gradops_cy import _convolution_depthwise
+from gradops_cy import _convolution_cut, _convolution_depthwise
 from gradops_cy import _convolution_plan as plans
 from gradops_cy._convolution_depthwise import along_rows as along_rows_of
 from gradops_cy._convolution_depthwise import stride_columns
-from gradops_cy._convolution_problem import ConvProblem
-from tests.cases import layer
+from tests import forced
+from tests.cases import POINTWISE, every_dtype, every_format, layer
 from tests.forced import assert_cuts_do_not_change_a_bit, assert_value_reaches_what_it_touches
 from tests.test_convolution import in_format
-from tests.tolerances import DTYPES
 
 # Kernel, stride, channels.
 FILTERS = [(16, 8, 21), (4, 2, 3), (8, 8, 3), (6, 3, 1), (12, 4, 9), (16, 4, 33)]
 
-every_dtype = pytest.mark.parametrize("dtype", DTYPES)
-every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 every_filter = pytest.mark.parametrize(("kernel", "stride", "channels"), FILTERS)
 
 
@@ -32,10 +28,9 @@ def case_of(kernel, stride, channels, dtype="f32", data_format="NXC", **changes)
     return in_format(case, data_format, dtype)
 
 
-PROBLEM = ConvProblem(
+PROBLEM = replace(
+    POINTWISE,
     transposed=True,
-    dtype=0,
-    batch=1,
     groups=21,
     diff_src_channels=21,
     diff_dst_channels=21,
@@ -43,9 +38,6 @@ PROBLEM = ConvProblem(
     diff_dst=(1, 18, 18),
     kernel=(1, 4, 4),
     strides=(1, 2, 2),
-    dilations=(1, 1, 1),
-    pads_begin=(0, 0, 0),
-    rank=2,
 )
 
 
@@ -105,6 +97,44 @@ def test_special_values(value, data_format, dtype):
     assert_value_reaches_what_it_touches(case_of(4, 2, 5, dtype, data_format), value)
 
 
+# -- more than caches hold -------------------------------------------------------------------------
+
+
+@every_dtype
+@pytest.mark.parametrize("view", ["contiguous", "inside", "spaced", "reversed"])
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("channels", [3, 9, 33])
+def test_rows_past_the_caches(monkeypatch, channels, accumulate, view, dtype):
+    """As if no cache held anything: bit for bit the same, and nothing between is touched."""
+    case = replace(layer("1-1-1-3-1-1", groups=channels), batch=2, dst=(4, 11), dtype=dtype)
+    cases = [case, replace(case, kernel=(1, 2), pads_begin=(0, 2), pads_end=(0, 1))]
+    cases.append(replace(case, strides=(2, 1), dilations=(1, 2), pads_begin=(1, 2)))
+    cases.append(replace(case, transposed=True, weights_format="XOI", strides=(1, 2)))
+    for case in cases:
+        arrays = case.formatted(*case.arrays())
+        results = [case.call(*arrays)]
+        with monkeypatch.context() as patch:
+            patch.setattr(_convolution_cut, "STREAM_BYTES", 0)
+            patch.setattr(_convolution_cut, "NARROW_PIXEL", 0)
+            plans.plan_for.cache_clear()
+            case.check(view=view, out_view=view, accumulate=accumulate)
+            results.append(case.call(*arrays, num_threads=2))
+        plans.plan_for.cache_clear()
+        assert results[0].tobytes() == results[1].tobytes()
+
+
+@pytest.mark.parametrize(("width", "fits"), [(112, True), (4096, False)])
+def test_scratch_for_rows_past_the_caches(width, fits):
+    extents = (1, 64, width)
+    problem = replace(POINTWISE, batch=16, groups=512, diff_src=extents, diff_dst=extents)
+    problem = replace(problem, diff_src_channels=512, diff_dst_channels=512, kernel=(1, 3, 1))
+    layout = plans.layout(True, True, False, False, 0, False)
+    cut = plans.Plan(problem, layout, 1).cut
+    assert cut.streams
+    assert cut.stages == fits
+    assert (cut.scratch_bytes > width * 512 * 4) == fits
+
+
 # -- along rows -----------------------------------------------------------------------------------
 
 
@@ -113,9 +143,7 @@ def along_rows(monkeypatch):
     """Let positions be lanes wherever they can."""
     dense = (1, 1, 1)
     monkeypatch.setattr(_convolution_depthwise, "along_rows", lambda p, _: p.strides == dense)
-    plans.plan_for.cache_clear()
-    yield
-    plans.plan_for.cache_clear()
+    yield from forced.other_plans()
 
 
 def along(kernel, *, dst, dtype, transposed=False, dilations=None, **changes):
@@ -161,6 +189,14 @@ def test_views_along_rows(along_rows, dilations, accumulate, view, dtype):
 
 
 @every_dtype
+@pytest.mark.parametrize("view", ["contiguous", "inside", "spaced"])
+@pytest.mark.parametrize("dst", [(90,), (13, 45), (3, 5, 33)])
+def test_planes_past_the_caches(monkeypatch, along_rows, dst, view, dtype):
+    monkeypatch.setattr(_convolution_cut, "STREAM_BYTES", 0)
+    along((3,) * len(dst), dst=dst, dtype=dtype).check(view=view, out_view=view)
+
+
+@every_dtype
 @pytest.mark.parametrize("dst", [(40,), (6, 7, 40)])
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_other_ranks_along_rows(along_rows, dilation, dst, dtype):
@@ -174,15 +210,7 @@ def test_other_ranks_along_rows(along_rows, dilation, dst, dtype):
 @pytest.mark.parametrize("dst", [(40, 90), (6, 20, 40)])
 def test_blocks_along_rows_do_not_change_a_bit(monkeypatch, along_rows, dst, dtype):
     case = along((3,) * len(dst), dst=dst, dtype=dtype)
-    arrays = case.formatted(*case.arrays())
-    whole = case.call(*arrays, num_threads=1)
-    monkeypatch.setattr(blocks, "TASK_FLOP", 1)
-    monkeypatch.setattr(plans, "THREAD_FLOP", 1)
-    for room in (1 << 10, 1 << 12, 1 << 14, 1 << 20):
-        monkeypatch.setattr(blocks, "PLANE_BYTES", room)
-        for threads in (1, 3):
-            plans.plan_for.cache_clear()
-            assert case.call(*arrays, num_threads=threads).tobytes() == whole.tobytes()
+    assert_cuts_do_not_change_a_bit(monkeypatch, case, "PLANE_BYTES", (10, 12, 14, 20))
 
 
 @every_dtype

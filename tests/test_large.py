@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradops_cy
-from tests.cases import DTYPES, layer
+from tests.cases import every_dtype, every_format, layer
 
 FAR = 2**31
 PLAIN = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1}
@@ -40,7 +40,7 @@ def test_images_far_apart(storage):
         assert (out == result).all()
 
 
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("kernel", [1, 8])
 def test_a_stride_beyond_32_bits(storage, kernel, data_format):
     """A transposed convolution that reads the two ends of a long row."""
@@ -57,7 +57,7 @@ def test_a_stride_beyond_32_bits(storage, kernel, data_format):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_format
 @pytest.mark.parametrize("channels", [1, 16])
 def test_a_result_of_more_elements(storage, channels, data_format):
     """Identities that fill it; diff_dst is one position, repeated."""
@@ -90,6 +90,7 @@ STREAMED = {
     "rows": layer("64-3-1-3-1-1", dst=(260, 255)),
     "rows, short sums": layer("64-16-1-2-2-0", dst=(520, 510), transposed=True),
     "depthwise": layer("1-1-1-3-1-1", dst=(260, 255), groups=64),
+    "depthwise, broken lines": layer("1-1-1-3-1-1", dst=(260, 114), groups=145),
     "depthwise with strides": layer("1-1-1-5-2-2", dst=(90, 95), groups=128),
     "groups within a line": layer("48-4-1-3-1-1", dst=(215, 205), groups=2),
     "a batch": layer("64-4-1-1-1-0", dst=(24, 30), batch=92),
@@ -97,7 +98,7 @@ STREAMED = {
 
 
 @pytest.mark.parametrize("case", STREAMED.values(), ids=STREAMED)
-@pytest.mark.parametrize("dtype", DTYPES)
+@every_dtype
 def test_results_that_no_cache_holds(case, dtype):
     """Written past the caches where they begin on a line of cache, elsewhere as all others."""
     case = replace(case, dtype=dtype, data_format="NXC")

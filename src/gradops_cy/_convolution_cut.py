@@ -37,6 +37,14 @@ from gradops_cy._rounding import even, odd, up
 
 # Bytes of a group's weights that do not stay in the second-level cache with what they meet.
 LARGE_PANELS = 1 << 20
+# Bytes of a result, or of both tensors, that no cache holds.
+STREAM_BYTES = 1 << 23
+# Bytes of a line of cache: results that are streamed lie in lines of scratch as in diff_src's.
+_LINE = 64
+# Bytes of a pixel up to which tiles go through a row nearly in the order of memory, and of a row of
+# which some stay in the second-level cache.
+NARROW_PIXEL = 256
+LONG_ROW = 1 << 18
 # Positions of a box that are transposed at a time: long runs of each channel, but in cache.
 BOX_RUN = 512
 
@@ -195,6 +203,32 @@ class Cut:
         return axis.runs[1] if self.planes else axis.window
 
     # -- results in scratch ----------------------------------------------------------------
+
+    @property
+    def streams(self) -> bool:
+        """Whether results in place go past the caches: none holds them, nothing is added."""
+        problem = self.choice.given
+        elements = problem.batch * problem.diff_src_channels * prod(problem.diff_src)
+        large = elements * problem.itemsize >= STREAM_BYTES
+        plain = self.direct and not self.choice.layout.accumulate
+        return large and plain and self.choice.kernel not in (COLUMNS, PAIRS)
+
+    @property
+    def touches(self) -> bool:
+        """Whether rows in place are touched in the order of memory before they are used."""
+        problem = self.choice.given
+        large = problem.elements * problem.itemsize >= STREAM_BYTES
+        plain = self.choice.out_steps[2] == 1 and not self.choice.windowed
+        pixel = problem.groups * problem.itemsize
+        # Halves of narrow pixels arrive faster than they are converted.
+        waits = problem.itemsize >= 4 or pixel > NARROW_PIXEL
+        fits = pixel * max(problem.diff_dst[2], problem.diff_src[2]) <= LONG_ROW
+        return large and plain and waits and fits and self.choice.kernel == DEPTHWISE
+
+    @property
+    def stages(self) -> bool:
+        """Whether DEPTHWISE's results, where they are no whole lines, are streamed from scratch."""
+        return self.streams and (self.touches or self.choice.along_rows)
 
     @property
     def result_positions(self) -> int:
@@ -432,9 +466,12 @@ def _depthwise_need(cut: Cut) -> _Need:
     if not cut.choice.along_rows:
         return _lanes_need(cut)
     rows = prod(axis.taps.span + axis.block - 1 for axis in cut.axes[:2])
+    results = cut.strip * cut.window_pitch
+    if cut.stages:
+        results = cut.block[1] * cut.block[2] + _LINE // cut.choice.size
     return _Need(
         window=rows * cut.window_pitch + cut.choice.lanes,
-        results=cut.strip * cut.window_pitch,
+        results=results,
         pointers=cut.choice.work.most,
         channels=1,
         sums=1,
@@ -449,6 +486,8 @@ def _lanes_need(cut: Cut) -> _Need:
     if choice.windowed:
         window = channels * prod(axis.extent for axis in cut.axes)
         results = pitch * prod(map(mul, cut.block, choice.out_steps))
+    if cut.stages:
+        results = cut.block[2] * pitch + _LINE // choice.size
     # Tables, and weights that fill two vectors.
     pointers = choice.work.most * (8 + 2 * choice.lanes * choice.size // 8)
     if choice.stride_columns > 1:

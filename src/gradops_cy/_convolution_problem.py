@@ -112,6 +112,11 @@ class ConvProblem:
         sources = self.diff_dst_channels * prod(self.diff_dst)
         return self.batch * (sources + self.diff_src_channels * prod(self.diff_src))
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return _arrays.DTYPES[self.dtype].itemsize
+
     def inside(self, axis: int) -> float:
         """Return the share of an axis's products that are not with padding."""
         steps = 1 if self.transposed else self.strides[axis]

@@ -25,7 +25,7 @@ cdef int compute_lanes(const Work *work, const Task *task, int dtype, const Tens
     if work.b.kernel == GROUPED:
         return compute_grouped(work, task, dtype, x, y, readable, s)
     for c in range(task.class_begin, task.class_end):
-        compute_depthwise(work, task, work.residue + 5 * c, dtype, x, y, s.pointers)
+        compute_depthwise(work, task, work.residue + 5 * c, dtype, x, y, s)
     return 0
 
 

@@ -154,7 +154,7 @@ cdef int run_tasks(const Work *work, Tasks *tasks, Py_ssize_t thread,
     while task >= 0:
         unfit |= run_task(work, task, scratch, &held)
         task = next_task(tasks, thread, &tried)
-    if work.streams:
+    if work.b.streams:
         end_streams()
     return unfit
 
@@ -255,20 +255,9 @@ cdef class Program:
         return run_all(&work, diff_dst, diff_src, channels_last, scratch, num_threads, accumulate) == 0
 
 
-cdef bint streams_result(const Work *work) noexcept nogil:
-    """Return whether vectors of whole sums may be written past the caches, line by line.
-
-    Where no cache holds the result.
-    """
-    cdef const Tensor *y = &work.diff_src
-    cdef Py_ssize_t size = work.b.batch * y.stride[4]
-    cdef Py_ssize_t steps = y.stride[0] | y.stride[2] | y.stride[3] | y.stride[4]
-    cdef Py_ssize_t axis
-    if not work.b.direct or work.accumulate or channels_first(work):
-        return False
-    for axis in range(3):
-        size *= work.axis[axis].result
-    return size >= STREAM_BYTES and (<Py_ssize_t> y.data | steps) % 64 == 0
+cdef bint whole_lines(const Tensor *y) noexcept nogil:
+    """Return whether every position begins on a line of cache."""
+    return (<Py_ssize_t> y.data | y.stride[0] | y.stride[2] | y.stride[3] | y.stride[4]) % 64 == 0
 
 
 cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, int num_threads,
@@ -282,7 +271,7 @@ cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, in
     work.diff_dst.data = read_tensor(diff_dst, False, channels_last, work, work.diff_dst.stride)
     work.diff_src.data = read_tensor(diff_src, True, channels_last, work, work.diff_src.stride)
     work.accumulate = accumulate
-    work.streams = streams_result(work)
+    work.streams = work.b.streams and whole_lines(&work.diff_src)
     ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
     number = work.b.batch * ranges * work.b.channel_splits * work.b.class_splits
     for axis in range(3):

@@ -92,15 +92,6 @@ cdef void run_spans(const Work *work, Span *span, int dtype, Py_ssize_t channels
         j = end
 
 
-cdef bint flattens(const Work *work, const Tensor *x, const Tensor *y, Py_ssize_t channels,
-                   int dtype) noexcept nogil:
-    """Return whether rows are dense and their channels too few for the lanes of a vector."""
-    cdef Py_ssize_t pixel = channels * element_size(dtype)
-    cdef const Axis *width = &work.axis[2]
-    return (2 * channels <= work.lanes and width.in_step == 1 and width.out_step == 1
-            and x.stride[4] == pixel and y.stride[4] == pixel)
-
-
 cdef void repeat_weights(const Work *work, const Task *task, Py_ssize_t first, Py_ssize_t taps,
                          char *dst) noexcept nogil:
     """Repeat each tap's weights of all channels until they fill two vectors."""
@@ -116,7 +107,7 @@ cdef void repeat_weights(const Work *work, const Task *task, Py_ssize_t first, P
 
 cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t *residue,
                             int dtype, const Tensor *x, const Tensor *y,
-                            char *pointers) noexcept nogil:
+                            const Scratch *s) noexcept nogil:
     """Compute a residue class of a range of channels (each a group of its own).
 
     `x` and `y` are the tensors at the task's image and first channel.
@@ -126,7 +117,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     cdef const Axis *width = &work.axis[2]
     cdef const Py_ssize_t *tap = work.tap + 3 * residue[3]
     cdef Py_ssize_t all_taps = residue[4] - residue[3]
-    cdef Py_ssize_t *offset = <Py_ssize_t *> pointers
+    cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
     cdef Py_ssize_t *reach = offset + all_taps
     cdef const char **row = <const char **> (reach + all_taps)
     cdef const char **weight = row + all_taps
@@ -138,7 +129,11 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     cdef Py_ssize_t taps = 0
     cdef Py_ssize_t count = positions(width, task.start[2], residue[2])
     cdef Py_ssize_t t, jd, jh, yd, yh
+    cdef Py_ssize_t pixel = channels * element_size(dtype)
     cdef bint joined = joins_columns(work, task, x, dtype)
+    cdef bint dense = x.stride[4] == pixel and y.stride[4] == pixel
+    cdef bint touches, stages
+    cdef char *place
     cdef char *dst
     cdef Span span
     # A class's taps are a grid: those of the first row of taps come first.
@@ -146,7 +141,8 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         reach[taps] = width.offset[tap[3 * taps + 2]] + task.start[2] * width.in_step
         offset[taps] = reach[taps] * x.stride[4]
         taps += 1
-    span.flat = flattens(work, x, y, channels, dtype)
+    span.flat = (dense and 2 * channels <= work.lanes and width.in_step == 1
+                 and width.out_step == 1)
     span.slides = slides_of(reach, taps, width.in_step)
     # Two taps of elements that are not converted gain nothing.
     span.sliding = not span.flat and (
@@ -159,6 +155,9 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
             slide[t].offset = offset[t]
             clip_run(reach[t], width.in_step, count + slide[t].taps - 1, width.source,
                      &slide[t].low, &slide[t].high)
+    # Few channels are read and written in the order of memory anyway.
+    touches = work.b.touches and dense and not span.flat and not joined
+    stages = touches and work.b.stages and not work.streams
     span.row, span.weight, span.offset = row, weight, offset
     span.sums = NULL
     weights = work.weights + work.size * (residue[3] * work.b.group_panel + task.group)
@@ -187,6 +186,13 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
             dst = y.data + ((task.start[0] + jd) * depth.out_step + residue[0]) * y.stride[2]
             dst += ((task.start[1] + jh) * height.out_step + residue[1]) * y.stride[3]
             dst += task.start[2] * span.dst_step + residue[2] * y.stride[4]
+            place = dst
+            if stages:
+                dst = s.result + (<Py_ssize_t> place & 63)
+            if touches and span.rows > 0:
+                touch(row[span.rows - 1], width.source * pixel)     # the rows before are in cache
+            if touches and not stages and not work.streams:
+                touch(dst, count * pixel)
             if joined:
                 run_joined(work, &span, dtype, channels, reach, taps, count,
                            copied + all_taps * pitch * work.size, dst)
@@ -194,3 +200,5 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
                 run_sliding_span(dtype, &span, 0, count, 0, channels, dst)
             else:
                 run_spans(work, &span, dtype, channels, reach, taps, count, weight, offset, dst)
+            if stages:
+                stream(dst, place, count * pixel)

@@ -40,7 +40,7 @@ cdef void run_joined(const Work *work, Span *span, int dtype, Py_ssize_t channel
         slide.low, slide.high = j, j + positions + slide.taps - 1
         span.weight_pitch = columns * channels
         span.sums_first = j
-        span.sums_pitch = (columns * channels + work.lanes - 1) // work.lanes * work.lanes
+        span.sums_pitch = whole_vectors(work, columns * channels)
         run_sliding_span(dtype, span, j, positions, low * channels, high * channels, dst)
         add_up_columns(dtype, span, positions, low, high, channels, dst)
         j += positions

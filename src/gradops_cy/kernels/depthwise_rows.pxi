@@ -27,9 +27,9 @@ cdef inline Py_ssize_t reach_of(const Axis *axis, Py_ssize_t count) noexcept nog
 # What all channels of a task have in common.
 cdef struct Channels:
     Py_ssize_t count[3]     # positions
-    Py_ssize_t first[3]     # where in diff_dst they begin to read,
-    Py_ssize_t low[3]       # and what of that lies inside
+    Py_ssize_t low[3]       # which of the coordinates that they read lie inside of diff_dst
     Py_ssize_t high[3]
+    Py_ssize_t corner[3]    # the first of those, in diff_dst
     Py_ssize_t height       # rows of the window that the second axis makes
     Py_ssize_t left         # elements of a row of the window before `low`: whole lines are stored
     Py_ssize_t bytes        # of a row of results
@@ -42,16 +42,16 @@ cdef void begin_channels(const Work *work, const Task *task, const Scratch *s,
     cdef Stencil *stencil = &c.stencil
     cdef Py_ssize_t pitch = work.b.window_pitch
     cdef const Axis *axis
-    cdef Py_ssize_t number, high
+    cdef Py_ssize_t number, first
     class_positions(work, task, work.residue, c.count)
     for number in range(3):
         axis = &work.axis[number]
-        c.first[number] = task.start[number] + axis.offset[0]
-        high = min(c.first[number] + reach_of(axis, c.count[number]), axis.source)
-        c.low[number] = min(max(c.first[number], 0), axis.source)
-        c.high[number] = max(c.low[number], high)
+        first = task.start[number] + axis.offset[0]
+        clip_run(first, 1, reach_of(axis, c.count[number]), axis.source, &c.low[number],
+                 &c.high[number])
+        c.corner[number] = first + c.low[number]
     c.height = reach_of(&work.axis[1], c.count[1])
-    c.left = (c.low[2] - c.first[2] + work.lanes - 1) // work.lanes * work.lanes
+    c.left = whole_vectors(work, c.low[2])
     c.bytes = c.count[2] * element_size(work.b.dtype)
     stencil.pitch, stencil.step = pitch, tap_step(&work.axis[2])
     stencil.row_pitch = pitch * tap_step(&work.axis[1])
@@ -63,39 +63,45 @@ cdef void begin_channels(const Work *work, const Task *task, const Scratch *s,
 
 cdef void load_channel(const Work *work, const Channels *c, Py_ssize_t group, const Tensor *x,
                        const Scratch *s) noexcept nogil:
-    """Load a channel's weights, and what is read of it into the window."""
+    """Load a channel's weights, and what is read of it, from `x` on, into the window."""
     cdef Py_ssize_t pitch = work.b.window_pitch
-    cdef Py_ssize_t yd, row
-    cdef const char *src
+    cdef Py_ssize_t layer
+    cdef char *row
     load_row(F64 if work.f64 else F32, work.weights + group * work.size,
              work.b.group_panel * work.size, work.residue[4] - work.residue[3], s.pointers)
-    for yd in range(c.low[0], c.high[0]):
-        row = (yd - c.first[0]) * c.height + c.low[1] - c.first[1]
-        src = x.data + yd * x.stride[2] + c.low[1] * x.stride[3] + c.low[2] * x.stride[4]
-        load_rows(work.b.dtype, src, x.stride[3], c.high[1] - c.low[1], c.high[2] - c.low[2],
-                  s.window + (row * pitch + c.left) * work.size, pitch)
+    for layer in range(c.high[0] - c.low[0]):
+        row = s.window + ((c.low[0] + layer) * c.height + c.low[1]) * pitch * work.size
+        load_rows(work.b.dtype, x.data + layer * x.stride[2], x.stride[3], c.high[1] - c.low[1],
+                  c.high[2] - c.low[2], row + c.left * work.size, pitch)
 
 
 cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x, const Tensor *y,
                           const Scratch *s) noexcept nogil:
-    """Compute from the window, a few rows at a time; `y` is where the results begin."""
+    """Compute from the window, a few rows at a time; `x` and `y` are where the channel begins."""
     cdef Py_ssize_t pitch = work.b.window_pitch
-    cdef Py_ssize_t begin = c.left - (c.low[2] - c.first[2])
+    cdef Py_ssize_t begin = c.left - c.low[2]
     cdef Py_ssize_t d, h, rows, later
     cdef const char *window
     cdef const char *next
     cdef char *dst
+    cdef char *target
+    cdef char *place
+    cdef bint stages = work.b.stages and y.stride[3] == c.bytes
     for d in range(c.count[0]):
-        next = x.data + (c.low[0] + d) * x.stride[2] + c.low[1] * x.stride[3] + x.stride[1]
+        next = x.data + d * x.stride[2] + x.stride[1]
+        place = target = y.data + d * y.stride[2]
+        if stages:
+            target = s.result + (<Py_ssize_t> place & 63)
         h = 0
         while h < c.count[1]:
             rows = min(work.b.strip, c.count[1] - h)
             later = min(work.b.strip, c.count[1] - h - rows)
             window = s.window + ((d * c.height + h) * pitch + begin) * work.size
-            dst = y.data + d * y.stride[2] + h * y.stride[3]
+            dst = target + h * y.stride[3]
             # What the next channel reads and what the next rows write arrives meanwhile.
             fetch_ahead(next, x.stride[3], h, h + rows, c.bytes)
-            fetch_to_write(dst, y.stride[3], rows, rows + later, c.bytes)
+            if not stages:
+                fetch_to_write(dst, y.stride[3], rows, rows + later, c.bytes)
             if work.b.direct:
                 run_stencil(work.f64, &c.stencil, window, rows, c.count[2], dst, y.stride[3])
             else:
@@ -104,6 +110,8 @@ cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x, 
                 store_rows(work.b.dtype, s.result, pitch, dst, y.stride[3], rows, c.count[2],
                            work.accumulate)
             h += rows
+        if stages:
+            stream(target, place, c.count[1] * c.bytes)
 
 
 cdef int run_channels(const Work *work, const Task *task, Tensor x, Tensor y,
@@ -114,6 +122,7 @@ cdef int run_channels(const Work *work, const Task *task, Tensor x, Tensor y,
     cdef Channels c
     begin_channels(work, task, &s, &c)
     for axis in range(3):
+        x.data += c.corner[axis] * x.stride[2 + axis]
         y.data += task.start[axis] * y.stride[2 + axis]
     for group in range(task.group, task.group_end):
         load_channel(work, &c, group, &x, &s)

@@ -5,6 +5,7 @@
 #define GRADOPS_RESAMPLING_H
 
 #include "interleave.h"
+#include "prefetch.h"
 #include "rows.h"
 #include "stream.h"
 
@@ -73,11 +74,6 @@ INLINE void deal_pair_f32(int dtype, vec_f32 *pair) {
  * where several rows are read side by side. */
 INLINE void prefetch_ahead(const char *p, ptrdiff_t ahead, ptrdiff_t bytes) {
     for (ptrdiff_t j = 0; j < bytes; j += 64) __builtin_prefetch(p + ahead + j);
-}
-
-/* Loads lines one after the other, as prefetchers follow best, before they are read side by side. */
-static void touch(const char *p, ptrdiff_t bytes) {
-    for (ptrdiff_t j = 0; j < bytes; j += 64) (void)*(const volatile char *)(p + j);
 }
 
 #define REAL float
@@ -212,22 +208,6 @@ static void add_boxes(int dtype, int streams, const char *const *row, ptrdiff_t 
 }
 
 #include "resampling_width.h"
-
-/* dst[0..bytes) = src, past the caches. */
-static void stream(const char *src, char *dst, ptrdiff_t bytes) {
-    ptrdiff_t j = -(intptr_t)dst & 63, line = 64;
-    if (j > bytes) j = bytes;
-    memcpy(dst, src, (size_t)j);
-#if defined(__AVX512F__)
-    for (; j + line <= bytes; j += line)
-        _mm512_stream_si512((void *)(dst + j), _mm512_loadu_si512(src + j));
-#elif defined(__SSE2__)
-    for (; j + line <= bytes; j += line)
-        for (ptrdiff_t k = j; k < j + line; k += 16)
-            _mm_stream_si128((void *)(dst + k), _mm_loadu_si128((const void *)(src + k)));
-#endif
-    memcpy(dst + j, src + j, (size_t)(bytes - j));
-}
 
 static void add_to(int f64, const void *src, ptrdiff_t n, void *dst) {
     if (f64) add_to_f64(src, n, dst);

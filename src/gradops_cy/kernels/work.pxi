@@ -21,10 +21,12 @@ cdef extern from "prefetch.h" nogil:
                         Py_ssize_t bytes) noexcept
     void fetch_ahead(const char *p, Py_ssize_t stride, Py_ssize_t begin, Py_ssize_t end,
                      Py_ssize_t bytes) noexcept
+    void touch(const char *p, Py_ssize_t bytes) noexcept
 
 cdef extern from "stream.h" nogil:
     int BEGIN
     int STREAM
+    void stream(const char *src, char *dst, Py_ssize_t bytes) noexcept
     void end_streams() noexcept
 
 cdef extern from "tile.h" nogil:
@@ -79,7 +81,6 @@ cdef enum:
     DOT_PANELS = 1 << 18    # bytes of weights that a tile of positions passes by
     L1_PANELS = 1 << 15     # of these, what stays in the first-level cache
     L2_PANELS = 1 << 20     # of all, what stays in the second-level cache
-    STREAM_BYTES = 1 << 23  # results that no cache holds
 
 
 cdef enum Kernel:
@@ -115,6 +116,9 @@ cdef struct Blocking:
     int dtype
     int windowed
     int direct
+    int streams         # results in place go past the caches where their vectors are whole lines
+    int stages          # DEPTHWISE: ... and elsewhere by way of scratch, where their rows are dense
+    int touches         # DEPTHWISE: what lies in no cache is read row by row before it is used
     int flatten
     int rounded         # results in scratch are as they will be stored
     int exact_halo
@@ -283,6 +287,11 @@ cdef Py_ssize_t class_positions(const Work *work, const Task *task, const Py_ssi
     for axis in range(3):
         count[axis] = positions(&work.axis[axis], task.start[axis], residue[axis])
     return count[0] * count[1] * count[2]
+
+
+cdef inline Py_ssize_t whole_vectors(const Work *work, Py_ssize_t count) noexcept nogil:
+    """Return the elements of the vectors that hold `count` of the type that sums."""
+    return (count + work.lanes - 1) // work.lanes * work.lanes
 
 
 cdef inline bint channels_first(const Work *work) noexcept nogil:
