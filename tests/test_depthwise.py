@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradops_cy import _convolution_cut, _convolution_depthwise
+from gradops_cy import _convolution_cut, _convolution_depthwise, _processor
 from gradops_cy import _convolution_plan as plans
 from gradops_cy._convolution_depthwise import along_rows as along_rows_of
 from gradops_cy._convolution_depthwise import stride_columns
@@ -114,7 +114,7 @@ def test_rows_past_the_caches(monkeypatch, channels, accumulate, view, dtype):
         arrays = case.formatted(*case.arrays())
         results = [case.call(*arrays)]
         with monkeypatch.context() as patch:
-            patch.setattr(_convolution_cut, "STREAM_BYTES", 0)
+            patch.setattr(_processor, "past_the_caches", lambda *_: True)
             patch.setattr(_convolution_cut, "NARROW_PIXEL", 0)
             plans.plan_for.cache_clear()
             case.check(view=view, out_view=view, accumulate=accumulate)
@@ -192,7 +192,7 @@ def test_views_along_rows(along_rows, dilations, accumulate, view, dtype):
 @pytest.mark.parametrize("view", ["contiguous", "inside", "spaced"])
 @pytest.mark.parametrize("dst", [(90,), (13, 45), (3, 5, 33)])
 def test_planes_past_the_caches(monkeypatch, along_rows, dst, view, dtype):
-    monkeypatch.setattr(_convolution_cut, "STREAM_BYTES", 0)
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: True)
     along((3,) * len(dst), dst=dst, dtype=dtype).check(view=view, out_view=view)
 
 

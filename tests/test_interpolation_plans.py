@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradops_cy
-from gradops_cy import _arrays, _interpolation_call, _resampling_plan
+from gradops_cy import _arrays, _interpolation_call, _processor, _resampling_plan
 from tests.cases import every_dtype, every_format
 from tests.tolerances import DTYPES
 
@@ -127,8 +127,8 @@ def test_results_stored_past_the_caches(
     room = list(shape)
     room[axis] += 5
     results = []
-    for limit in (1 << 40, 0):
-        monkeypatch.setattr(_resampling_plan, "_STREAM_BYTES", limit)
+    for streams in (False, True):
+        monkeypatch.setattr(_processor, "past_the_caches", lambda *_, past=streams: past)
         monkeypatch.setattr(_interpolation_call, "_forms", {})
         count = math.prod(room) + 1
         storage = _arrays.aligned_bytes(count * np.dtype(DTYPES[dtype]).itemsize)
@@ -158,7 +158,7 @@ def test_fetching_does_not_change_a_bit(monkeypatch, dtype, shape, data_format, 
         *((0, amd, 1 << 9) for amd in (True, False)),
     ):
         monkeypatch.setattr(_resampling_plan, "_FETCH_BYTES", limit)
-        monkeypatch.setattr(_resampling_plan, "AMD", amd)
+        monkeypatch.setattr(_processor, "AMD", amd)
         monkeypatch.setattr(_resampling_plan, "_LARGE_PIECE_ELEMENTS", piece)
         monkeypatch.setattr(_interpolation_call, "_forms", {})
         keywords = {"mode": mode, "data_format": data_format, "num_threads": 2}

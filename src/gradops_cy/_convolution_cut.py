@@ -16,6 +16,7 @@ from gradops_cy import (
     _convolution_pairs,
     _convolution_scatter,
     _convolution_unfold,
+    _processor,
 )
 from gradops_cy._convolution_axis import Axis
 from gradops_cy._convolution_choice import (
@@ -37,8 +38,6 @@ from gradops_cy._rounding import even, odd, up
 
 # Bytes of a group's weights that do not stay in the second-level cache with what they meet.
 LARGE_PANELS = 1 << 20
-# Bytes of a result, or of both tensors, that no cache holds.
-STREAM_BYTES = 1 << 23
 # Bytes of a line of cache: results that are streamed lie in lines of scratch as in diff_src's.
 _LINE = 64
 # Bytes of a pixel up to which tiles go through a row nearly in the order of memory, and of a row of
@@ -209,7 +208,8 @@ class Cut:
         """Whether results in place go past the caches: none holds them, nothing is added."""
         problem = self.choice.given
         elements = problem.batch * problem.diff_src_channels * prod(problem.diff_src)
-        large = elements * problem.itemsize >= STREAM_BYTES
+        result, both = elements * problem.itemsize, problem.elements * problem.itemsize
+        large = _processor.past_the_caches(result, both)
         plain = self.direct and not self.choice.layout.accumulate
         return large and plain and self.choice.kernel not in (COLUMNS, PAIRS)
 
@@ -217,7 +217,8 @@ class Cut:
     def touches(self) -> bool:
         """Whether rows in place are touched in the order of memory before they are used."""
         problem = self.choice.given
-        large = problem.elements * problem.itemsize >= STREAM_BYTES
+        both = problem.elements * problem.itemsize
+        large = _processor.past_the_caches(both, both)
         plain = self.choice.out_steps[2] == 1 and not self.choice.windowed
         pixel = problem.groups * problem.itemsize
         # Halves of narrow pixels arrive faster than they are converted.

@@ -2,6 +2,7 @@
 
 cdef extern from "cpu.h" nogil:
     int amd_family()
+    long long largest_cache()
     int x86_level()
     int openmp_max_threads()
     const char *COMPILER_NAME
@@ -16,6 +17,11 @@ def processor_level():
 def processor_family_amd():
     """Return the family of an AMD processor (Zen 3 and 4: 25, Zen 5: 26); 0 for others."""
     return amd_family()
+
+
+def largest_cache_bytes():
+    """Return the size of the largest cache, which several cores may share; 0 if it is not known."""
+    return largest_cache()
 
 
 def compiler():

@@ -1,4 +1,4 @@
-"""Which processors plans tell apart, for what was measured on them (docs/performance.md)."""
+"""What plans know of the processor, for what was measured on such (docs/performance.md)."""
 
 from __future__ import annotations
 
@@ -9,3 +9,14 @@ _AMD_FAMILY = _cpu.processor_family_amd()
 AMD: bool = _AMD_FAMILY > 0
 # With its vectors of 64 bytes, which it multiplies in halves, one after the other.
 ZEN4: bool = _AMD_FAMILY == 25 and _isa.TIER in ("v4", "v4bf16")
+
+# Bytes of a result from which on it may go past the caches.
+_LARGE_RESULT = 1 << 23
+# Bytes of both tensors that are found in cache by the next operator: as measured, an eighth of a
+# cache that other cores share, and no less than this.
+_HELD = max(1 << 23, _cpu.largest_cache_bytes() // 8)
+
+
+def past_the_caches(result: int, both: int) -> bool:
+    """Return whether no cache holds a result of so many bytes, and both tensors."""
+    return result >= _LARGE_RESULT and both >= _HELD

@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from gradops_cy import _arrays, _isa
+from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._arrays import Array
-from gradops_cy._processor import AMD
 from gradops_cy._resampling_axis import AxisTable, axis_table
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
 from gradops_cy._resampling_width import WidthTable, width_table
@@ -63,9 +62,8 @@ _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
 # Bytes of a cache in which rows stay that several rows of the result touch.
 _CACHE_BYTES = 1 << 20
-# Bytes of a result from which on it is stored past the caches, how much larger diff_dst may be in
-# the kernel of widths, and the elements, in the type that computes, gathered to do so.
-_STREAM_BYTES = 1 << 23
+# How much larger diff_dst may be where the kernel of widths stores past the caches, and the
+# elements, in the type that computes, gathered to do so.
 _STREAM_GROWTH = 4
 _STAGE_ELEMENTS = 2048
 # Bytes of a diff_dst, more than a second-level cache holds, from which on rows are asked for before
@@ -77,7 +75,7 @@ _AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0}
 # on: a request of ours takes the place of a load. Rows that lie within a few kilobytes they do not
 # follow (7 of 24 GB/s): nearest, with little to do between the loads, touches one after the other.
 _PIECE_ELEMENTS = 1 << 11
-_LARGE_PIECE_ELEMENTS = 1 << 13 if AMD else _PIECE_ELEMENTS
+_LARGE_PIECE_ELEMENTS = 1 << 13 if _processor.AMD else _PIECE_ELEMENTS
 _FOLLOWED_BYTES = 7
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
@@ -179,7 +177,6 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     lanes, pixel = _kernels.ROW_LANES, 1
     itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
     planes = problem.batch * problem.channels
-    src_bytes = planes * math.prod(problem.src) * itemsize
     if kernel == "channels" and innermost == "width":
         lanes = 1
     elif kernel == "channels":
@@ -192,12 +189,14 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         lanes *= pixel
     elements = _STRIP_ELEMENTS if kernel == "channels" else _BLOCK_ELEMENTS
     columns = max(min(_kernels.MAX_RUN, longest[2]), elements // lanes)
-    streams = src_bytes >= _STREAM_BYTES
+    src, dst = math.prod(problem.src), math.prod(problem.dst)
+    bytes_of_one = planes * itemsize
+    streams = _processor.past_the_caches(src * bytes_of_one, (src + dst) * bytes_of_one)
     if width:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
         # halves, which take longer to sum than to load.
         most = _STREAM_GROWTH if itemsize == 4 else 1
-        streams = streams and math.prod(problem.dst) <= most * math.prod(problem.src)
+        streams = streams and dst <= most * src
         lanes = pixel
         elements = max(width.elements, _STAGE_ELEMENTS) if streams else width.elements
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
@@ -208,7 +207,6 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     fetching = _fetching(problem, kernel, lanes, products)
 
     # The tasks: whole blocks, about equal in what they load and store.
-    src, dst = math.prod(problem.src), math.prod(problem.dst)
     rows = planes // pixel * problem.src[0] * problem.src[1]
     rows_in_cache, task_columns = 1, problem.src[2]
     if kernel == "planes":
@@ -304,9 +302,9 @@ def _fetching(problem: ResampleProblem, kernel: str, lanes: int, products: int) 
     rows = math.prod(problem.dst[:2]) / math.prod(problem.src[:2])
     next_planes = plane_bytes * lanes
     ahead, touches = {**_AHEAD_BYTES, "planes": next_planes}[kernel], False
-    if AMD and kernel == "channels" and rows * itemsize > _FOLLOWED_BYTES:
+    if _processor.AMD and kernel == "channels" and rows * itemsize > _FOLLOWED_BYTES:
         ahead = 0
-    elif AMD and kernel == "width" and products <= rows:
+    elif _processor.AMD and kernel == "width" and products <= rows:
         ahead, touches = 0, True
     return {"ahead": ahead, "piece": _LARGE_PIECE_ELEMENTS, "touches": touches}
 

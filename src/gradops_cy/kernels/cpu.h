@@ -39,6 +39,19 @@ static int amd_family(void) {
     return (int)((a >> 8 & 0xf) + (a >> 20 & 0xff));
 }
 
+/* Bytes of the largest cache, which several cores may share; 0 where the processor does not say. */
+static long long largest_cache(void) {
+    const uint32_t leaf = amd_family() ? 0x8000001du : 4;
+    uint32_t a, b, c, d;
+    long long largest = 0;
+    for (uint32_t i = 0; i < 8 && __get_cpuid_count(leaf, i, &a, &b, &c, &d) && (a & 31); i++) {
+        const long long ways = (b >> 22) + 1, parts = (b >> 12 & 0x3ff) + 1, line = (b & 0xfff) + 1;
+        const long long bytes = ways * parts * line * ((long long)c + 1);
+        if (bytes > largest) largest = bytes;
+    }
+    return largest;
+}
+
 /* 0: below x86-64-v2; 2, 3, 4: the psABI levels; 5: level 4 with AVX512-BF16, 6: and with AMX-BF16. */
 static int x86_level(void) {
     uint32_t a, b, c, d, b7 = 0, c7, d7 = 0, a71 = 0, e1c = 0;
@@ -66,6 +79,7 @@ static int x86_level(void) {
 #else
 
 static int amd_family(void) { return 0; }
+static long long largest_cache(void) { return 0; }
 static int x86_level(void) { return 0; }
 
 #endif
