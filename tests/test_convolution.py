@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradops_cy import _convolution_choice as choice
+from gradops_cy import _convolution_columns
+from gradops_cy import _convolution_plan as plans
 from tests import forced
 from tests.cases import LAYERS, POINTWISE, conv_case, conv_cases, every_dtype, every_format, layer
 from tests.tolerances import assert_close
@@ -123,6 +125,34 @@ def test_groups_of_half_a_vector(
     channels = 4 if dtype == "f64" else 8
     case = layer(f"{channels}-{outputs}-5-3-1-1", dst=(5, width), groups=groups, dilations=(2, 1))
     in_format(case, data_format, dtype).check(accumulate=accumulate)
+
+
+@pytest.fixture
+def high_tiles(monkeypatch):
+    """Let no tile of positions stay in cache: with AMX, six of bfloat16 for one of channels."""
+    monkeypatch.setattr(_convolution_columns, "TILE_BYTES", 0)
+    yield from forced.other_plans()
+
+
+@every_format
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("dst", [(8, 8), (3, 100), (9, 40), (20, 23)])
+@pytest.mark.parametrize("channels", [(17, 32), (50, 130), (64, 100)])
+def test_tiles_of_many_positions(high_tiles, channels, dst, accumulate, data_format):
+    inputs, outputs = channels
+    case = in_format(layer(f"{inputs}-{outputs}-1-3-1-1", dst=dst), data_format, "bf16")
+    case.check(out_view="contiguous", accumulate=accumulate)
+    case = replace(case, dilations=(2, 3), batch=2)
+    case.check(out_view="contiguous", accumulate=accumulate, num_threads=2)
+
+
+def test_which_tiles_are_high():
+    problem = replace(POINTWISE, dtype=2, diff_src_channels=64, diff_dst_channels=256)
+    problem = replace(problem, kernel=(1, 3, 3), diff_src=(1, 14, 14), diff_dst=(1, 12, 12))
+    cut = plans.Plan(problem, plans.layout(True, True, False, False, 0, False), 1).cut
+    amx = cut.choice.tiles.amx
+    assert (cut.taps_inside, cut.tile_positions == 96) == (amx, amx)
+    assert not amx or cut.entry_pitch == 256 + 32
 
 
 @every_dtype

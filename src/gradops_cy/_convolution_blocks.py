@@ -47,14 +47,14 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     """Cut the work of a kernel into tasks."""
     width = min(choice.counts[2], BLOCK_WIDTH)
     flatten = choice.has_units and _convolution_columns.flattens(choice, width)
-    nv = choice.tiles.rows_nv
+    nv, down = choice.tiles.rows_nv, 0
     if choice.kernel == COLUMNS:
         nv = _convolution_columns.tile_vectors(choice, flatten, width)
     if choice.dot:
-        nv = _convolution_columns.tiles_across(choice, flatten, width)
+        nv, down = _convolution_columns.dot_tile(choice, flatten, width)
     blocks, group_panel = _channel_blocks(choice, nv)
     chunk, groups = _panel_chunk(choice), _task_groups(choice)
-    first = Cut(choice, chunk, nv, flatten, blocks, group_panel, groups, (1, 1, width))
+    first = Cut(choice, chunk, nv, down, flatten, blocks, group_panel, groups, (1, 1, width))
     if choice.kernel == SCATTER:
         return _cut_for_scatter(first, num_threads)
     # Rows are cut where their spread form would not stay in the first-level cache.

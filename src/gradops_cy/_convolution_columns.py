@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from gradops_cy._convolution_choice import DOT, DOT_COLUMNS, DOT_ROWS, PAIRS, Choice
+from typing import NamedTuple
+
+from gradops_cy._convolution_choice import DOT, DOT_COLUMNS, DOT_K, DOT_ROWS, PAIRS, Choice
 from gradops_cy._rounding import even, up
 
 # Products that AMX has under way before the sum of the first is ready for the next one.
 AMX_LATENCY = 52 / 16
-# Bytes of positions that a tile finds again in the first-level cache, for the most part.
-TILE_BYTES = 52 << 10
+# Bytes of positions that a tile finds again in the first-level cache, for the most part: those of
+# all its sums, or of a step along k, beside which the weights of many steps pass.
+TILE_BYTES, STEP_BYTES = 48 << 10, 24 << 10
+
+
+class DotTile(NamedTuple):
+    """AMX tiles whose sums are under way at the same time."""
+
+    across: int  # of channels
+    down: int  # of positions
 
 
 def step(choice: Choice) -> int:
@@ -47,7 +57,7 @@ def _apart(choice: Choice, height: int, width: int) -> float:
     """
     whole, columns = divmod(width, DOT_ROWS)
     tiles = columns * -(-height // DOT_ROWS)
-    if choice.kernel != DOT or tiles >= height or whole % (4 // tiles_across(choice, False, width)):
+    if choice.kernel != DOT or tiles >= height or whole % dot_tile(choice, False, width).down:
         return _cost(choice, width) * height
     return _cost(choice, width - columns) * height + _cost(choice, DOT_ROWS) * tiles
 
@@ -76,23 +86,32 @@ def unit(choice: Choice, flatten: bool, height: int, width: int) -> int:
     return up(joined + width, step(choice))
 
 
-def tiles_across(choice: Choice, flatten: bool, width: int) -> int:
-    """Choose how many DOT tiles of channels share those of positions: two, or one for up to four.
+def dot_tile(choice: Choice, flatten: bool, width: int) -> DotTile:
+    """Choose the tile of DOT: two by two, or one of channels by four or six of positions.
 
-    That halves what is loaded of the weights, and doubles the loads of positions, which gains where
-    many taps find them in the first-level cache.
+    One of channels halves what is loaded of the weights, and doubles the loads of positions, which
+    gains where many taps find them in the first-level cache.
     """
     problem = choice.problem
+    if not choice.tiles.amx:
+        return DotTile(1, 4) if choice.kernel == DOT and _alone(choice) else DotTile(2, 2)
     positions = unit(choice, flatten, min(choice.counts[1], 16), width)
+    tall = choice.kernel == DOT and choice.parts == 1 and positions > 2 * DOT_ROWS
+    if choice.abreast > 1 or (tall and _alone(choice)):
+        return DotTile(1, 4)
+    if not tall or choice.work.most < 8:
+        return DotTile(2, 2)
     # What the taps of a tile read: those of a row read the same, but for strides.
     in_row = -(-problem.kernel[2] // choice.out_steps[2])
     phases = min(in_row, problem.strides[2] if problem.transposed else 1)
-    entries = choice.work.most // in_row * (4 * DOT_ROWS * phases + in_row)
-    found = choice.work.most >= 8 and 2 * entries * problem.output_channels <= TILE_BYTES
-    if not choice.tiles.amx:
-        return 1 if choice.kernel == DOT and _alone(choice) else 2
-    tall = choice.kernel == DOT and choice.parts == 1 and positions > 2 * DOT_ROWS
-    return 1 if choice.abreast > 1 or (tall and (found or _alone(choice))) else 2
+
+    def entry_bytes(down: int) -> int:
+        return 2 * (choice.work.most // in_row) * (down * DOT_ROWS * phases + in_row)
+
+    if entry_bytes(4) * problem.output_channels <= TILE_BYTES:
+        return DotTile(1, 4)
+    steps = choice.depth == DOT_K and choice.windowed and entry_bytes(6) * DOT_K <= STEP_BYTES
+    return DotTile(1, 6) if steps and positions >= 4 * DOT_ROWS else DotTile(2, 2)
 
 
 def tile_vectors(choice: Choice, flatten: bool, width: int) -> int:

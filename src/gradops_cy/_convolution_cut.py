@@ -70,6 +70,7 @@ class Cut:
     choice: Choice
     chunk: int  # channels of diff_dst that are summed at a time
     nv: int  # vectors of a tile, or DOT tiles across
+    down: int  # DOT tiles of positions
     flatten: bool  # rows of a plane run into each other
     blocks: list[ChannelBlock]
     group_panel: int  # elements of a group's packed weights
@@ -277,7 +278,22 @@ class Cut:
     @property
     def tile_positions(self) -> int:
         """Positions of a tile of DOT or PAIRS, which meet the same weights one after another."""
-        return 4 // self.nv * DOT_ROWS
+        return self.down * DOT_ROWS
+
+    @property
+    def taps_inside(self) -> bool:
+        """Whether DOT's tiles meet all taps of a step along k before the next step."""
+        return self.down > 4
+
+    @property
+    def entry_pitch(self) -> int:
+        """Elements from entry to entry of a DOT window.
+
+        Where taps find the lines of a step again, an odd number of them: entries 512 bytes apart
+        share an eighth of the first-level cache.
+        """
+        depth = up(self.chunk, self.choice.unit)
+        return depth | DOT_K if self.taps_inside else depth
 
     @property
     def strip(self) -> int:
@@ -420,7 +436,7 @@ def _dot_need(cut: Cut) -> _Need:
         # Vectors are stored from registers; a tile of AMX while the next one is computed.
         positions = 2 * cut.tile_positions if choice.tiles.amx else 0
     return _Need(
-        window=(_window(cut) + beyond) * up(cut.chunk, choice.unit) if choice.windowed else 0,
+        window=(_window(cut) + beyond) * cut.entry_pitch if choice.windowed else 0,
         results=positions * pitch,
         pointers=3 * max(choice.work.most, runs),
         channels=channels,

@@ -192,6 +192,8 @@ class Plan:
             "tile_positions": cut.tile_positions,
             "depth": choice.depth,
             "unit": choice.unit,
+            "taps_inside": int(cut.taps_inside),
+            "entry_pitch": cut.entry_pitch,
             "planes": cut.planes or 1,
             "shares_product": int(cut.shares_product),
             "strip": cut.strip,

@@ -106,37 +106,48 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
 #undef PRODUCT
 }
 
-/* The same of mr*16 positions x 16 channels, one part: a tile of weights meets up to four of positions,
- * which halves what comes from the second-level cache. */
-INLINE void tall_tile(const int mr, const int stream, ptrdiff_t taps, ptrdiff_t kc, const char *a,
-                      ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
+/* The same of mr*16 positions x 16 channels, one part: a tile of weights meets up to six of positions,
+ * so that less comes from the second-level cache. `inside`, all taps of a step along k follow each
+ * other, which read the same lines of positions. */
+INLINE void tall_tile(const int mr, const int stream, int inside, ptrdiff_t taps, ptrdiff_t kc,
+                      const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
                       ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
     const ptrdiff_t share = m->share, lines = m->lines;
-    const ptrdiff_t next = 16 * a_pitch, tile = MIN(kc, 32) * 32;
-    if (accumulate) {
-        _tile_loadd(0, c, c_pitch);
-        if (mr > 1) _tile_loadd(1, c + 16 * c_pitch, c_pitch);
-        if (mr > 2) _tile_loadd(2, c + 32 * c_pitch, c_pitch);
-        if (mr > 3) _tile_loadd(3, c + 48 * c_pitch, c_pitch);
-    } else {
-        _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
-    }
-    for (ptrdiff_t t = 0; t < taps; t++) {
-        const char *row = a + offset[t];
-        for (ptrdiff_t k = 0; k < kc; k += 32, row += 64, b += tile) {
-            AMX_LOAD_WEIGHTS(6, b, 64);
-            _tile_loadd(4, row, a_pitch);
-            AMX_DPBF16(0, 4, 6);
-            if (mr > 1) { _tile_loadd(5, row + next, a_pitch); AMX_DPBF16(1, 5, 6); }
-            if (mr > 2) { _tile_loadd(4, row + 2 * next, a_pitch); AMX_DPBF16(2, 4, 6); }
-            if (mr > 3) { _tile_loadd(5, row + 3 * next, a_pitch); AMX_DPBF16(3, 5, 6); }
+    const ptrdiff_t steps = (kc + 31) / 32, tile = MIN(kc, 32) * 32;
+#define EACH(operation)                                                                            \
+    do {                                                                                           \
+        operation(0, 4);                                                                           \
+        if (mr > 1) operation(1, 5);                                                               \
+        if (mr > 2) operation(2, 4);                                                               \
+        if (mr > 3) operation(3, 5);                                                               \
+        if (mr > 4) operation(4, 4);                                                               \
+        if (mr > 5) operation(5, 5);                                                               \
+    } while (0)
+#define LOAD(i, t) _tile_loadd(i, c + 16 * i * c_pitch, c_pitch)
+#define ZERO(i, t) _tile_zero(i)
+#define STORE(i, t) _tile_stored(i, c + 16 * i * c_pitch, c_pitch)
+/* Positions take turns in two tiles, unless these hold sums. */
+#define MULTIPLY(i, t)                                                                             \
+    do {                                                                                           \
+        if (mr > 4) { _tile_loadd(7, row + 16 * i * a_pitch, a_pitch); AMX_DPBF16(i, 7, 6); }      \
+        else { _tile_loadd(t, row + 16 * i * a_pitch, a_pitch); AMX_DPBF16(i, t, 6); }             \
+    } while (0)
+    if (accumulate) EACH(LOAD);
+    else EACH(ZERO);
+    for (ptrdiff_t outer = 0; outer < (inside ? steps : taps); outer++)
+        for (ptrdiff_t inner = 0; inner < (inside ? taps : steps); inner++) {
+            const ptrdiff_t t = inside ? inner : outer, k = inside ? outer : inner;
+            const char *row = a + offset[t] + 64 * k;
+            AMX_LOAD_WEIGHTS(6, b + (t * steps + k) * tile, 64);
+            EACH(MULTIPLY);
             meanwhile(m, share, lines);
         }
-    }
-    _tile_stored(0, c, c_pitch);
-    if (mr > 1) _tile_stored(1, c + 16 * c_pitch, c_pitch);
-    if (mr > 2) _tile_stored(2, c + 32 * c_pitch, c_pitch);
-    if (mr > 3) _tile_stored(3, c + 48 * c_pitch, c_pitch);
+    EACH(STORE);
+#undef EACH
+#undef LOAD
+#undef ZERO
+#undef STORE
+#undef MULTIPLY
 }
 
 /* mr*16 channels x nv*16 positions: c = sum over taps and k of a[t][channel][k] * b[offset[t]][k]
@@ -180,14 +191,16 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
         else AMX_BY_SHAPE(name, 3, __VA_ARGS__);                                                   \
     } while (0)
 
-static void run_amx(int parts, ptrdiff_t rows, int nv, int stream, ptrdiff_t taps, ptrdiff_t kc,
-                    const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b,
-                    char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
+static void run_amx(int parts, ptrdiff_t rows, int nv, int stream, int inside, ptrdiff_t taps,
+                    ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
+                    const char *b, char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
     const ptrdiff_t mr = (rows + 15) / 16;
-#define TALL_TILE(mr, stream) \
-    tall_tile(mr, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate, m)
+#define TALL_TILE(mr, stream)                                                                      \
+    tall_tile(mr, stream, inside, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate, m)
     if (parts == 1 && nv == 1) {
-        if (mr == 4 && stream) TALL_TILE(4, 1);
+        if (mr == 6) TALL_TILE(6, 1);
+        else if (mr == 5) TALL_TILE(5, 1);
+        else if (mr == 4 && stream) TALL_TILE(4, 1);
         else if (mr == 4) TALL_TILE(4, 0);
         else if (mr == 3) TALL_TILE(3, 0);
         else if (mr == 2) TALL_TILE(2, 0);

@@ -9,7 +9,7 @@ cdef enum:
 
 cdef inline Py_ssize_t depth_of(const Work *work, Py_ssize_t chunk) noexcept nogil:
     """Return how many products a tap has for a channel, in whole tiles."""
-    return window_pitch(work, chunk) * work.b.merge // work.b.abreast
+    return window_depth(work, chunk) * work.b.merge // work.b.abreast
 
 
 cdef void begin_meanwhile(const Work *work, Meanwhile *m) noexcept nogil:
@@ -249,8 +249,9 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         if work.b.abreast > 1:
                             tile_source += block[0] * work.window_size
                         positions = below if strip >= rows else min(height * grain, stop - at)
-                        run_amx(work.b.parts, positions, block[2], stream, high - low, kc, tile_source,
-                                pitch, offset + low, weights, target, sums_pitch, more, m)
+                        run_amx(work.b.parts, positions, block[2], stream, work.b.taps_inside,
+                                high - low, kc, tile_source, pitch, offset + low, weights, target,
+                                sums_pitch, more, m)
                     if work.b.direct and (beside + 1 == side or i + 1 == block_end):
                         store_waiting(m, m.rows)
                         target -= beside * DOT_COLUMNS * work.size

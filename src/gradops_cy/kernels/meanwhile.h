@@ -7,7 +7,7 @@
 #include "rows.h"
 #include "split.h"
 
-enum { WAITING = 64 }; /* most spans of a tile's results: each position by itself */
+enum { WAITING = 96 }; /* most spans of a tile's results: each position by itself */
 
 /* Rows of n sums, on their way to places `pitch` bytes apart. */
 typedef struct {

@@ -165,7 +165,7 @@ static void load_rows_raw16(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows
     if (n == dst_pitch && copy_parts(src, src_pitch, rows, 2 * n, (char *)dst, 2 * dst_pitch)) return;
     for (ptrdiff_t i = 0; i < rows; i++, src += src_pitch, dst += dst_pitch) {
 #if VECTOR_BYTES == 64
-        for (ptrdiff_t j = 0; j < dst_pitch; j += 32) {
+        for (ptrdiff_t j = 0; j < n; j += 32) {
             ptrdiff_t given = n - j, room = dst_pitch - j;
             __mmask32 has = given >= 32 ? ~0u : given <= 0 ? 0 : ~0u >> (32 - given);
             __m512i v = _mm512_maskz_loadu_epi16(has, src + 2 * j);

@@ -122,7 +122,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
                             nv * DOT_COLUMNS, 0, 0, 0)
             elif work.b.parts:
                 position = tile * limit
-                run_amx(work.b.parts, min(limit, total - position), nv, 0, 1,
+                run_amx(work.b.parts, min(limit, total - position), nv, 0, 0, 1,
                         window_pitch(work, outputs), row[position], pitch, &here, weights,
                         result[position] + column * work.size, c_pitch, 0, &nothing)
             else:

@@ -133,11 +133,16 @@ cdef void pack_row(const Work *work, const char *src, Py_ssize_t start, char *ds
                       length - high, cleared, size)
 
 
-cdef inline Py_ssize_t window_pitch(const Work *work, Py_ssize_t chunk) noexcept nogil:
-    """Return the elements of a window entry (not for COLUMNS)."""
+cdef inline Py_ssize_t window_depth(const Work *work, Py_ssize_t chunk) noexcept nogil:
+    """Return the elements of a window entry that are multiplied (not for COLUMNS)."""
     if work.b.parts:
         return (chunk + work.b.unit - 1) // work.b.unit * work.b.unit
     return chunk
+
+
+cdef inline Py_ssize_t window_pitch(const Work *work, Py_ssize_t chunk) noexcept nogil:
+    """Return the elements from window entry to entry."""
+    return work.b.entry_pitch if work.b.taps_inside else window_depth(work, chunk)
 
 
 cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
@@ -156,7 +161,7 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef const char *src
     base += (group * work.b.source_channels + first) * x.stride[1]
     # Rows of channels fill themselves up.
-    if work.b.parts == 1 and pitch > chunk and x.stride[1] != size:
+    if work.b.parts == 1 and window_depth(work, chunk) > chunk and x.stride[1] != size:
         memset(window, 0, work.b.planes * plane * pitch * size)
     for d in range(depth.window):
         yd = task.start[0] * depth.in_step + depth.entry[d]

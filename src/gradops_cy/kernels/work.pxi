@@ -62,9 +62,9 @@ cdef extern from "dot.h" nogil:
     int BF16_RATE
     void amx_begin(int rows, int depth) noexcept
     void amx_end() noexcept
-    void run_amx(int parts, Py_ssize_t rows, int nv, int stream, Py_ssize_t taps, Py_ssize_t kc,
-                 const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset, const char *b, char *c,
-                 Py_ssize_t c_pitch, int accumulate, Meanwhile *m) noexcept
+    void run_amx(int parts, Py_ssize_t rows, int nv, int stream, int inside, Py_ssize_t taps,
+                 Py_ssize_t kc, const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset,
+                 const char *b, char *c, Py_ssize_t c_pitch, int accumulate, Meanwhile *m) noexcept
     void run_vectors(Py_ssize_t rows, int nv, Py_ssize_t taps, Py_ssize_t kc, const char *const *a,
                      Py_ssize_t a_shift, const Py_ssize_t *offset, const Py_ssize_t *index,
                      const char *panel, char *const *c, Py_ssize_t c_shift, Py_ssize_t channels,
@@ -150,6 +150,8 @@ cdef struct Blocking:
     Py_ssize_t tile_positions   # of DOT and PAIRS
     Py_ssize_t depth            # products of a DOT tile
     Py_ssize_t unit             # what channels in its window are padded to a multiple of
+    int taps_inside             # DOT: tiles meet all taps of a step along k before the next step
+    Py_ssize_t entry_pitch      # ... in a window of such entries
     Py_ssize_t planes           # of the window: DOT, where rows run into each other
     int shares_product          # SCATTER: there is one product, whose columns threads share
     # SCATTER: positions multiplied at a time; DEPTHWISE: positions or rows of sums in scratch.
