@@ -159,18 +159,21 @@ INLINE void load_row_raw16(const char *src, ptrdiff_t stride, ptrdiff_t n, uint1
     for (; j < n; j++) dst[j] = *(const uint16_t *)(src + j * stride);
 }
 
-/* Rows that are filled up with zeros. */
+/* Rows whose last vectors are filled up with zeros, as far as there is room. */
 static void load_rows_raw16(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows, ptrdiff_t n,
                             uint16_t *dst, ptrdiff_t dst_pitch) {
     if (n == dst_pitch && copy_parts(src, src_pitch, rows, 2 * n, (char *)dst, 2 * dst_pitch)) return;
+#if VECTOR_BYTES == 64
+    const ptrdiff_t whole = n & ~(ptrdiff_t)31, room = dst_pitch - whole;
+    const __mmask32 given = ~(~0u << (n - whole)), kept = room >= 32 ? ~0u : ~(~0u << room);
+#endif
     for (ptrdiff_t i = 0; i < rows; i++, src += src_pitch, dst += dst_pitch) {
 #if VECTOR_BYTES == 64
-        for (ptrdiff_t j = 0; j < n; j += 32) {
-            ptrdiff_t given = n - j, room = dst_pitch - j;
-            __mmask32 has = given >= 32 ? ~0u : given <= 0 ? 0 : ~0u >> (32 - given);
-            __m512i v = _mm512_maskz_loadu_epi16(has, src + 2 * j);
-            _mm512_mask_storeu_epi16(dst + j, room >= 32 ? ~0u : ~0u >> (32 - room), v);
-        }
+        for (ptrdiff_t j = 0; j < whole; j += 32)
+            _mm512_storeu_si512(dst + j, _mm512_loadu_si512(src + 2 * j));
+        if (given)
+            _mm512_mask_storeu_epi16(dst + whole, kept,
+                                     _mm512_maskz_loadu_epi16(given, src + 2 * whole));
 #else
         memcpy(dst, src, 2 * (size_t)n);
         memset(dst + n, 0, 2 * (size_t)(dst_pitch - n));
