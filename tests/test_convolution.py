@@ -146,6 +146,25 @@ def test_tiles_of_many_positions(high_tiles, channels, dst, accumulate, data_for
     case.check(out_view="contiguous", accumulate=accumulate, num_threads=2)
 
 
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("width", [16, 45, 100])
+@pytest.mark.parametrize("outputs", [2, 6, 18, 24, 30, 34, 40, 62, 66, 144])
+@pytest.mark.parametrize("inputs", [5, 16, 40, 193])
+def test_depths_in_place(inputs, outputs, width, transposed, accumulate):
+    """Tiles of AMX are as deep as what is left of a position's channels."""
+    case = layer(f"{inputs}-{outputs}-1-1-1-0", dst=(3, width), transposed=transposed, dtype="bf16")
+    case.check(out_view="contiguous", accumulate=accumulate)
+    replace(case, kernel=(2, 2), strides=(2, 2)).check(out_view="inside", accumulate=accumulate)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+@pytest.mark.parametrize("outputs", [24, 40])
+def test_special_values_in_place(outputs, value):
+    case = layer(f"20-{outputs}-1-1-1-0", dst=(3, 40), dtype="bf16")
+    forced.assert_value_reaches_what_it_touches(case, value)
+
+
 def test_which_tiles_are_high():
     problem = replace(POINTWISE, dtype=2, diff_src_channels=64, diff_dst_channels=256)
     problem = replace(problem, kernel=(1, 3, 3), diff_src=(1, 14, 14), diff_dst=(1, 12, 12))

@@ -37,6 +37,8 @@ DOT_PANELS = 1 << 18
 MODERATE, FINITE, NOTHING = range(3)
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
 BESIDE = 64
+# Channels of diff_src up to which a window whose last tiles have zeros would not pay.
+TAIL_CHANNELS = 192
 # A row longer than this is cut into blocks.
 BLOCK_WIDTH = 2048
 
@@ -148,8 +150,20 @@ class Choice:
         outputs = self.problem.output_channels
         if self.beside > 1:
             return self.beside * outputs
+        if self._in_place:
+            return min(outputs // self.abreast, DOT_K)
         plain = self.kernel == DOT and self.parts == 1
         return self.tiles.depth(outputs // self.abreast) if plain else DOT_K
+
+    @property
+    def tail(self) -> int:
+        """Products of the last step along k of a DOT tile, or 0 for as many."""
+        return self.problem.output_channels % self.depth if self._in_place else 0
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether AMX tiles are loaded from diff_dst."""
+        return self.kernel == DOT and not self.windowed and self.tiles.amx
 
     @property
     def stride_columns(self) -> int:
@@ -375,7 +389,12 @@ def _reads_tiles(problem: ConvProblem, work: Taps, tiles: Tiles) -> bool:
     """Whether DOT tiles can be loaded from diff_dst: whole ones, and no tap outside."""
     outputs, counts = problem.output_channels, _convolution_taps.counts(problem)
     fewest = problem.diff_src[2] // _convolution_taps.out_steps(problem)[2]
-    whole = outputs % tiles.depth(outputs) == 0 and (fewest >= DOT_ROWS or not tiles.amx)
+    whole = outputs % tiles.depth(outputs) == 0
+    if tiles.amx and not whole and outputs % 2 == 0:
+        # A last step of fewer products takes a tile of positions by one of channels: each tile of
+        # positions is loaded for each 16 channels of diff_src.
+        whole = problem.input_channels <= TAIL_CHANNELS
+    whole = whole and (fewest >= DOT_ROWS or not tiles.amx)
     if not whole or not len(work.taps) or counts[2] > BLOCK_WIDTH:
         return False
     # diff_dst comes from memory each time, a window from the second-level cache.
@@ -413,8 +432,8 @@ def choose_kernel(
     cycles = prod(problem.kernel) / (2 * lanes)
     arithmetic = cycles * inputs, cycles * outputs / prod(out_steps)
     move = _moved(arithmetic, 1.5)
-    # As measured beside ROWS, of which narrow ones have a window and results in scratch, too. Halves
-    # are converted on the way. On Zen 4, with half the arithmetic, moves are as fast as ever.
+    # As measured beside ROWS, of which narrow ones have a window and results in scratch, too.
+    # Halves are converted on the way. On Zen 4, with half the arithmetic, moves weigh as much.
     turn = 0.18 if problem.dtype in (0, 3) else 0.4
     move_columns = 1.35 * _moved(arithmetic, 0.4) if ZEN4 else 1.55 * _moved(arithmetic, turn)
     _, height, width = counts = _convolution_taps.counts(problem)

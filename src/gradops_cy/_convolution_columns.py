@@ -97,7 +97,7 @@ def dot_tile(choice: Choice, flatten: bool, width: int) -> DotTile:
         return DotTile(1, 4) if choice.kernel == DOT and _alone(choice) else DotTile(2, 2)
     positions = unit(choice, flatten, min(choice.counts[1], 16), width)
     tall = choice.kernel == DOT and choice.parts == 1 and positions > 2 * DOT_ROWS
-    if choice.abreast > 1 or (tall and _alone(choice)):
+    if choice.abreast > 1 or choice.tail or (tall and _alone(choice)):
         return DotTile(1, 4)
     if not tall or choice.work.most < 8:
         return DotTile(2, 2)

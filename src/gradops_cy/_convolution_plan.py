@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property, lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ ELEMENT_FLOP = 8
 KEPT_BYTES = 1 << 24
 # Packed weights that the second-level cache has no room for.
 STREAM_PANELS = 1 << 20
+# A thread's share of a diff_dst that the second-level cache of AMX processors has no room for.
+LARGE_SOURCE = 1 << 21
 # Runs of weights that are asked for before they are packed: Zen 4's prefetchers do not follow them,
 # others' do.
 WEIGHTS_AHEAD = 4 if ZEN4 else 0
@@ -162,6 +165,7 @@ class Plan:
             "streams": int(cut.streams),
             "stages": int(cut.stages),
             "touches": int(cut.touches),
+            "asks": int(self._asks),
             "flatten": int(cut.flatten),
             "rounded": int(cut.rounded),
             "exact_halo": int(choice.exact_halo),
@@ -192,6 +196,7 @@ class Plan:
             "tile_positions": cut.tile_positions,
             "depth": choice.depth,
             "unit": choice.unit,
+            "tail": choice.tail,
             "taps_inside": int(cut.taps_inside),
             "entry_pitch": cut.entry_pitch,
             "planes": cut.planes or 1,
@@ -226,6 +231,14 @@ class Plan:
         return KERNELS.Program(
             axes, sources, *self._work_tables, self._blocks, *self._panel_tables, blocking
         )
+
+    @property
+    def _asks(self) -> bool:
+        """Whether DOT's tiles that are loaded from diff_dst ask for the next positions."""
+        choice, problem = self.choice, self.problem
+        size = problem.batch * problem.diff_dst_channels * prod(problem.diff_dst) * problem.itemsize
+        in_place = choice.kernel == DOT and not choice.windowed and problem.groups == 1
+        return in_place and size > LARGE_SOURCE * self.num_threads
 
     # -- memory ----------------------------------------------------------------------------
 

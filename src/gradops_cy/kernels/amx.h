@@ -5,13 +5,15 @@
 #include "meanwhile.h"
 
 /* Tiles 0 to 3 are accumulators, 16x16 floats, 4 and 5 hold `depth` bf16 of positions, 6 and 7 of
- * weights. Those of positions, 0 to 5, have `rows` rows; what is in the tiles is lost. */
-static void amx_begin(int rows, int depth) {
+ * weights; 5 and 7 hold `tail` if that is not 0. Those of positions, 0 to 5, have `rows` rows; what
+ * is in the tiles is lost. */
+static void amx_begin(int rows, int depth, int tail) {
     struct { uint8_t palette, start_row, reserved[14]; uint16_t row_bytes[16]; uint8_t rows[16]; }
         __attribute__((packed)) config = {.palette = 1};
     for (int t = 0; t < 8; t++) {
-        config.row_bytes[t] = t == 4 || t == 5 ? 2 * depth : 64;
-        config.rows[t] = t < 6 ? rows : depth / 2;
+        const int here = tail && t % 2 ? tail : depth;
+        config.row_bytes[t] = t == 4 || t == 5 ? 2 * here : 64;
+        config.rows[t] = t < 6 ? rows : here / 2;
     }
     /* Some compilers' intrinsic says that it reads one pointer of it, and stores may be left out. */
     __asm__ volatile("" ::"m"(config));
@@ -108,10 +110,11 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
 
 /* The same of mr*16 positions x 16 channels, one part: a tile of weights meets up to six of positions,
  * so that less comes from the second-level cache. `inside`, all taps of a step along k follow each
- * other, which read the same lines of positions. */
-INLINE void tall_tile(const int mr, const int stream, int inside, ptrdiff_t taps, ptrdiff_t kc,
-                      const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset, const char *b, char *c,
-                      ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
+ * other, which read the same lines of positions. The last step of each tap has `tail` products, if
+ * that is not 0. */
+INLINE void tall_tile(const int mr, const int stream, int inside, int tail, ptrdiff_t taps,
+                      ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
+                      const char *b, char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
     const ptrdiff_t share = m->share, lines = m->lines;
     const ptrdiff_t steps = (kc + 31) / 32, tile = MIN(kc, 32) * 32;
 #define EACH(operation)                                                                            \
@@ -126,20 +129,29 @@ INLINE void tall_tile(const int mr, const int stream, int inside, ptrdiff_t taps
 #define LOAD(i, t) _tile_loadd(i, c + 16 * i * c_pitch, c_pitch)
 #define ZERO(i, t) _tile_zero(i)
 #define STORE(i, t) _tile_stored(i, c + 16 * i * c_pitch, c_pitch)
-/* Positions take turns in two tiles, unless these hold sums. */
-#define MULTIPLY(i, t)                                                                             \
-    do {                                                                                           \
-        if (mr > 4) { _tile_loadd(7, row + 16 * i * a_pitch, a_pitch); AMX_DPBF16(i, 7, 6); }      \
-        else { _tile_loadd(t, row + 16 * i * a_pitch, a_pitch); AMX_DPBF16(i, t, 6); }             \
-    } while (0)
+#define PRODUCT(i, t, w)                                                                           \
+    do { _tile_loadd(t, row + 16 * i * a_pitch, a_pitch); AMX_DPBF16(i, t, w); } while (0)
+/* Positions take turns in two tiles, unless these hold sums, or a tail. */
+#define TURNS(i, t) PRODUCT(i, t, 6)
+#define ONE_BY_ONE(i, t) PRODUCT(i, 7, 6)
+#define BESIDE_TAIL(i, t) PRODUCT(i, 4, 6)
+#define TAIL(i, t) PRODUCT(i, 5, 7)
     if (accumulate) EACH(LOAD);
     else EACH(ZERO);
     for (ptrdiff_t outer = 0; outer < (inside ? steps : taps); outer++)
         for (ptrdiff_t inner = 0; inner < (inside ? taps : steps); inner++) {
             const ptrdiff_t t = inside ? inner : outer, k = inside ? outer : inner;
             const char *row = a + offset[t] + 64 * k;
-            AMX_LOAD_WEIGHTS(6, b + (t * steps + k) * tile, 64);
-            EACH(MULTIPLY);
+            const char *panel = b + (t * steps + k) * tile;
+            if (mr <= 4 && tail && k + 1 == steps) {
+                AMX_LOAD_WEIGHTS(7, panel, 64);
+                EACH(TAIL);
+            } else {
+                AMX_LOAD_WEIGHTS(6, panel, 64);
+                if (mr > 4) EACH(ONE_BY_ONE);
+                else if (tail) EACH(BESIDE_TAIL);
+                else EACH(TURNS);
+            }
             meanwhile(m, share, lines);
         }
     EACH(STORE);
@@ -147,7 +159,11 @@ INLINE void tall_tile(const int mr, const int stream, int inside, ptrdiff_t taps
 #undef LOAD
 #undef ZERO
 #undef STORE
-#undef MULTIPLY
+#undef PRODUCT
+#undef TURNS
+#undef ONE_BY_ONE
+#undef BESIDE_TAIL
+#undef TAIL
 }
 
 /* mr*16 channels x nv*16 positions: c = sum over taps and k of a[t][channel][k] * b[offset[t]][k]
@@ -191,12 +207,13 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
         else AMX_BY_SHAPE(name, 3, __VA_ARGS__);                                                   \
     } while (0)
 
-static void run_amx(int parts, ptrdiff_t rows, int nv, int stream, int inside, ptrdiff_t taps,
-                    ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
-                    const char *b, char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
+static void run_amx(int parts, ptrdiff_t rows, int nv, int stream, int inside, int tail,
+                    ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t a_pitch,
+                    const ptrdiff_t *offset, const char *b, char *c, ptrdiff_t c_pitch, int accumulate,
+                    Meanwhile *m) {
     const ptrdiff_t mr = (rows + 15) / 16;
 #define TALL_TILE(mr, stream)                                                                      \
-    tall_tile(mr, stream, inside, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate, m)
+    tall_tile(mr, stream, inside, tail, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate, m)
     if (parts == 1 && nv == 1) {
         if (mr == 6) TALL_TILE(6, 1);
         else if (mr == 5) TALL_TILE(5, 1);

@@ -200,6 +200,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef Py_ssize_t channels
     cdef int buffer = 0
     cdef Py_ssize_t tiles, pieces
+    cdef bint asks = work.b.asks and m.ahead == NULL
     cdef Py_ssize_t steps = max(1, (residue[4] - residue[3]) * (kc // depth))
     cdef bint between = (work.b.windowed and steps <= SHORT_SUM
                          and (work.b.parts > 1 or not first_channels))
@@ -218,7 +219,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                 stop, pitch = j + 1, step[1]
                 if not work.b.direct:
                     sums_pitch *= unit
-                amx_begin(<int> below, depth)
+                amx_begin(<int> below, depth, 0)
             unit_source = source + jd * step[0] + jh * step[1]
             trim_taps(work, task, residue, jd, jh, below, &low, &high)
             while j < stop:
@@ -227,6 +228,10 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                 pieces = (height * grain + limit - 1) // limit
                 height = (height + pieces - 1) // pieces
                 at = j if work.b.windowed else min(j, end - height * grain)
+                if asks:
+                    m.ahead = unit_source + (at + height * grain) * step[2]
+                    m.ahead_end = m.ahead + height * grain * step[2]
+                    m.lines = (m.ahead_end - m.ahead) // (64 * steps * (block_end - block_begin)) + 1
                 for i in range(block_begin, block_end):
                     block = work.block + 4 * i
                     weights = panel_of(work, group, block, first, block[2] * DOT_COLUMNS, s)
@@ -250,8 +255,8 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                             tile_source += block[0] * work.window_size
                         positions = below if strip >= rows else min(height * grain, stop - at)
                         run_amx(work.b.parts, positions, block[2], stream, work.b.taps_inside,
-                                high - low, kc, tile_source, pitch, offset + low, weights, target,
-                                sums_pitch, more, m)
+                                work.b.tail, high - low, kc, tile_source, pitch, offset + low,
+                                weights, target, sums_pitch, more, m)
                     if work.b.direct and (beside + 1 == side or i + 1 == block_end):
                         store_waiting(m, m.rows)
                         target -= beside * DOT_COLUMNS * work.size
@@ -267,5 +272,5 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                         buffer = 1 - buffer
                 j += height * grain
         if columns:
-            amx_begin(DOT_ROWS, depth)
+            amx_begin(DOT_ROWS, depth, 0)
     store_waiting(m, m.rows)

@@ -132,7 +132,7 @@ cdef int run_task(const Work *work, Py_ssize_t number, char *scratch, Held *held
     if work.b.kernel == DEPTHWISE or work.b.kernel == GROUPED:
         return run_lanes(work, &task, scratch)
     if work.b.parts:
-        amx_begin(DOT_ROWS, <int> work.b.depth)
+        amx_begin(DOT_ROWS, <int> work.b.depth, work.b.tail)
     for group in range(task.group, task.group_end):
         if work.b.kernel == SCATTER:
             unfit |= run_scatter(work, &task, group, scratch)

@@ -8,13 +8,14 @@
 #if HAVE_AMX
 #include "amx.h"
 #else
-static void run_amx(int parts, ptrdiff_t rows, int nv, int stream, int inside, ptrdiff_t taps,
-                    ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
-                    const char *b, char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
-    (void)parts, (void)rows, (void)nv, (void)stream, (void)inside, (void)taps, (void)kc, (void)a;
-    (void)a_pitch, (void)offset, (void)b, (void)c, (void)c_pitch, (void)accumulate, (void)m;
+static void run_amx(int parts, ptrdiff_t rows, int nv, int stream, int inside, int tail,
+                    ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t a_pitch,
+                    const ptrdiff_t *offset, const char *b, char *c, ptrdiff_t c_pitch, int accumulate,
+                    Meanwhile *m) {
+    (void)parts, (void)rows, (void)nv, (void)stream, (void)inside, (void)tail, (void)taps, (void)kc;
+    (void)a, (void)a_pitch, (void)offset, (void)b, (void)c, (void)c_pitch, (void)accumulate, (void)m;
 }
-static void amx_begin(int rows, int depth) { (void)rows, (void)depth; }
+static void amx_begin(int rows, int depth, int tail) { (void)rows, (void)depth, (void)tail; }
 static void amx_end(void) {}
 #endif
 

@@ -29,7 +29,7 @@ DEFINE_PROBE_FMA(f64, double, vec_f64, LANES_F64)
  * operand tiles, or independent vectors. */
 static double probe_dot(ptrdiff_t rounds) {
 #if HAVE_AMX
-    amx_begin(16, 32);
+    amx_begin(16, 32, 0);
     _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
     _tile_zero(4); _tile_zero(5); _tile_zero(6); _tile_zero(7);
     for (ptrdiff_t i = 0; i < rounds; i++) {

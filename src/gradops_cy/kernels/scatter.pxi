@@ -122,7 +122,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
                             nv * DOT_COLUMNS, 0, 0, 0)
             elif work.b.parts:
                 position = tile * limit
-                run_amx(work.b.parts, min(limit, total - position), nv, 0, 0, 1,
+                run_amx(work.b.parts, min(limit, total - position), nv, 0, 0, 0, 1,
                         window_pitch(work, outputs), row[position], pitch, &here, weights,
                         result[position] + column * work.size, c_pitch, 0, &nothing)
             else:
@@ -150,7 +150,7 @@ cdef int multiply_share(const Work *work, Py_ssize_t thread, Py_ssize_t threads,
     p.next = source_at(work, &task, task.group, p.d, p.h, p.w)
     clear_padding(work, &s)
     if work.b.parts:
-        amx_begin(DOT_ROWS, DOT_K)
+        amx_begin(DOT_ROWS, DOT_K, 0)
     fine = multiply_patch(work, &task, task.group, &p, work.blocks * thread // threads,
                           work.blocks * (thread + 1) // threads, work.product, &s)
     if work.b.parts:

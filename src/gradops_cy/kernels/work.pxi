@@ -60,11 +60,12 @@ cdef extern from "meanwhile.h" nogil:
 cdef extern from "dot.h" nogil:
     int HAVE_AMX
     int BF16_RATE
-    void amx_begin(int rows, int depth) noexcept
+    void amx_begin(int rows, int depth, int tail) noexcept
     void amx_end() noexcept
-    void run_amx(int parts, Py_ssize_t rows, int nv, int stream, int inside, Py_ssize_t taps,
-                 Py_ssize_t kc, const char *a, Py_ssize_t a_pitch, const Py_ssize_t *offset,
-                 const char *b, char *c, Py_ssize_t c_pitch, int accumulate, Meanwhile *m) noexcept
+    void run_amx(int parts, Py_ssize_t rows, int nv, int stream, int inside, int tail,
+                 Py_ssize_t taps, Py_ssize_t kc, const char *a, Py_ssize_t a_pitch,
+                 const Py_ssize_t *offset, const char *b, char *c, Py_ssize_t c_pitch,
+                 int accumulate, Meanwhile *m) noexcept
     void run_vectors(Py_ssize_t rows, int nv, Py_ssize_t taps, Py_ssize_t kc, const char *const *a,
                      Py_ssize_t a_shift, const Py_ssize_t *offset, const Py_ssize_t *index,
                      const char *panel, char *const *c, Py_ssize_t c_shift, Py_ssize_t channels,
@@ -118,6 +119,7 @@ cdef struct Blocking:
     int direct
     int streams         # results in place go past the caches where their vectors are whole lines
     int stages          # DEPTHWISE: ... and elsewhere by way of scratch, where their rows are dense
+    int asks            # DOT: tiles that are loaded from diff_dst ask for the next positions
     int touches         # DEPTHWISE: what lies in no cache is read row by row before it is used
     int flatten
     int rounded         # results in scratch are as they will be stored
@@ -150,6 +152,7 @@ cdef struct Blocking:
     Py_ssize_t tile_positions   # of DOT and PAIRS
     Py_ssize_t depth            # products of a DOT tile
     Py_ssize_t unit             # what channels in its window are padded to a multiple of
+    int tail                    # products of the last step along k of a DOT tile; or 0 for as many
     int taps_inside             # DOT: tiles meet all taps of a step along k before the next step
     Py_ssize_t entry_pitch      # ... in a window of such entries
     Py_ssize_t planes           # of the window: DOT, where rows run into each other
