@@ -432,10 +432,14 @@ def choose_kernel(
     cycles = prod(problem.kernel) / (2 * lanes)
     arithmetic = cycles * inputs, cycles * outputs / prod(out_steps)
     move = _moved(arithmetic, 1.5)
-    # As measured beside ROWS, of which narrow ones have a window and results in scratch, too.
-    # Halves are converted on the way. On Zen 4, with half the arithmetic, moves weigh as much.
-    turn = 0.18 if problem.dtype in (0, 3) else 0.4
-    move_columns = 1.35 * _moved(arithmetic, 0.4) if ZEN4 else 1.55 * _moved(arithmetic, turn)
+    move_columns = move
+    if ZEN4:  # with half the arithmetic, caches and moves are as fast as ever beside it
+        move_columns = 1.35 * _moved(arithmetic, 0.4)
+    elif problem.groups == 1:
+        # As measured beside ROWS, of which narrow ones have a window and results in scratch, too.
+        # Halves are converted on the way.
+        turn = 0.18 if problem.dtype in (0, 3) else 0.4
+        move_columns = 1.55 * _moved(arithmetic, turn)
     _, height, width = counts = _convolution_taps.counts(problem)
     flat = height * (width + problem.kernel[2] // out_steps[2])
     # Tiles of one vector load more than they multiply.

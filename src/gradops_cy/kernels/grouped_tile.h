@@ -15,8 +15,10 @@
             VEC x = TILE(of_entry)(kind >= BROADCAST, from + e * (ptrdiff_t)sizeof(VEC));          \
             HOLD_VECTOR(x);                                                                        \
             UNROLL for (int t = 0; t < width; t++)                                                 \
-                if (e >= t && e - t < mr)                                                          \
-                    acc[e - t] = TILE(add_product)(kind, acc[e - t], w[t], x);                     \
+                if (e >= t && e - t < mr) {                                                        \
+                    if (pairs) acc[e - t] = TILE(add_pairs)(acc[e - t], w[t], x);                  \
+                    else acc[e - t] += w[t] * x;                                                   \
+                }                                                                                  \
         }                                                                                          \
     }
 
@@ -25,20 +27,24 @@ INLINE VEC TILE(of_entry)(const int broadcast, const char *entry) {
     return *(const VEC *)entry;
 }
 
-INLINE VEC TILE(add_product)(const int kind, VEC sum, VEC w, VEC x) {
+/* Multiply-adds are no branch of this: written as a function of the sum, they were compiled with every
+ * second sum on the stack. */
+INLINE VEC TILE(add_pairs)(VEC sum, VEC w, VEC x) {
 #if HAVE_PAIRS && WHOLE
-    if (kind == PAIRED) return (VEC)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)x);
+    return (VEC)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)x);
 #elif HAVE_PAIRS
-    if (kind == BROADCAST_PAIRED)
-        return (VEC)_mm256_dpbf16_ps((__m256)sum, (__m256bh)w, (__m256bh)x);
+    return (VEC)_mm256_dpbf16_ps((__m256)sum, (__m256bh)w, (__m256bh)x);
+#else
+    (void)w, (void)x;
+    return sum;
 #endif
-    return sum + w * x;
 }
 
 /* The sums of mr positions from `first` on, of one vector of lanes. */
 INLINE void TILE(group_tile)(const int mr, const int kind, const Span *span, ptrdiff_t first,
                              char *dst, ptrdiff_t dst_step) {
     VEC acc[GROUP_MR];
+    const int pairs = kind == PAIRED || kind == BROADCAST_PAIRED;
     /* k's of an entry */
     const ptrdiff_t columns = kind >= BROADCAST ? sizeof(VEC) / sizeof(REAL) : 1;
     UNROLL for (int m = 0; m < mr; m++) acc[m] = (VEC){0};
