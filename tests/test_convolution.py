@@ -165,6 +165,12 @@ def test_special_values_in_place(outputs, value):
     forced.assert_value_reaches_what_it_touches(case, value)
 
 
+@every_format
+def test_cuts_of_high_tiles_do_not_change_a_bit(monkeypatch, high_tiles, data_format):
+    case = in_format(layer("40-64-1-3-1-1", dst=(20, 23), batch=2), data_format, "bf16")
+    forced.assert_cuts_do_not_change_a_bit(monkeypatch, case)
+
+
 def test_which_tiles_are_high():
     problem = replace(POINTWISE, dtype=2, diff_src_channels=64, diff_dst_channels=256)
     problem = replace(problem, kernel=(1, 3, 3), diff_src=(1, 14, 14), diff_dst=(1, 12, 12))
