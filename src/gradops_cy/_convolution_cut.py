@@ -208,9 +208,8 @@ class Cut:
     def streams(self) -> bool:
         """Whether results in place go past the caches: none holds them, nothing is added."""
         problem = self.choice.given
-        elements = problem.batch * problem.diff_src_channels * prod(problem.diff_src)
-        result, both = elements * problem.itemsize, problem.elements * problem.itemsize
-        large = _processor.past_the_caches(result, both)
+        result = problem.diff_src_bytes
+        large = _processor.past_the_caches(result, result + problem.diff_dst_bytes)
         plain = self.direct and not self.choice.layout.accumulate
         return large and plain and self.choice.kernel not in (COLUMNS, PAIRS)
 
@@ -218,7 +217,7 @@ class Cut:
     def touches(self) -> bool:
         """Whether rows in place are touched in the order of memory before they are used."""
         problem = self.choice.given
-        both = problem.elements * problem.itemsize
+        both = problem.diff_dst_bytes + problem.diff_src_bytes
         large = _processor.past_the_caches(both, both)
         plain = self.choice.out_steps[2] == 1 and not self.choice.windowed
         pixel = problem.groups * problem.itemsize

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property, lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -236,9 +235,8 @@ class Plan:
     def _asks(self) -> bool:
         """Whether DOT's tiles that are loaded from diff_dst ask for the next positions."""
         choice, problem = self.choice, self.problem
-        size = problem.batch * problem.diff_dst_channels * prod(problem.diff_dst) * problem.itemsize
         in_place = choice.kernel == DOT and not choice.windowed and problem.groups == 1
-        return in_place and size > LARGE_SOURCE * self.num_threads
+        return in_place and problem.diff_dst_bytes > LARGE_SOURCE * self.num_threads
 
     # -- memory ----------------------------------------------------------------------------
 

@@ -109,13 +109,22 @@ class ConvProblem:
     @cached_property
     def elements(self) -> int:
         """Elements of diff_dst and diff_src."""
-        sources = self.diff_dst_channels * prod(self.diff_dst)
-        return self.batch * (sources + self.diff_src_channels * prod(self.diff_src))
+        return (self.diff_dst_bytes + self.diff_src_bytes) // self.itemsize
 
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
         return _arrays.DTYPES[self.dtype].itemsize
+
+    @property
+    def diff_dst_bytes(self) -> int:
+        """Bytes of diff_dst."""
+        return self.batch * self.diff_dst_channels * prod(self.diff_dst) * self.itemsize
+
+    @property
+    def diff_src_bytes(self) -> int:
+        """Bytes of diff_src."""
+        return self.batch * self.diff_src_channels * prod(self.diff_src) * self.itemsize
 
     def inside(self, axis: int) -> float:
         """Return the share of an axis's products that are not with padding."""

@@ -188,7 +188,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
             dst += task.start[2] * span.dst_step + residue[2] * y.stride[4]
             place = dst
             if stages:
-                dst = s.result + (<Py_ssize_t> place & 63)
+                dst = lines_for(s, place)
             if touches and span.rows > 0:
                 touch(row[span.rows - 1], width.source * pixel)     # the rows before are in cache
             if touches and not stages and not work.streams:

@@ -91,7 +91,7 @@ cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x, 
         next = x.data + d * x.stride[2] + x.stride[1]
         place = target = y.data + d * y.stride[2]
         if stages:
-            target = s.result + (<Py_ssize_t> place & 63)
+            target = lines_for(s, place)
         h = 0
         while h < c.count[1]:
             rows = min(work.b.strip, c.count[1] - h)

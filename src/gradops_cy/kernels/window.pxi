@@ -34,6 +34,11 @@ cdef struct Scratch:
     char *packing       # and what that takes
 
 
+cdef inline char *lines_for(const Scratch *s, const char *place) noexcept nogil:
+    """Return where in scratch results lie in lines of cache as they will at their place."""
+    return s.result + (<Py_ssize_t> place & 63)
+
+
 cdef Scratch carve(const Blocking *b, char *scratch) noexcept nogil:
     cdef Scratch s
     s.zeros = scratch
