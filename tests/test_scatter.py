@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 
 from gradops_cy import _convolution_choice as choice
+from gradops_cy import _convolution_plan as plans
+from gradops_cy import _convolution_scatter as scatter
 from tests import forced
-from tests.cases import conv_cases, every_dtype, every_format, layer
+from tests.cases import conv_cases, every_dtype, every_format, layer, sequence
 
 FIRST = {
     "7x7 s2": layer("3-64-17-7-2-3"),
@@ -21,6 +23,24 @@ FIRST = {
     "gaps": layer("2-16-9-2-5-0"),
 }
 
+# Strides of each way to deal residues out, chunks of channels, strips of a row, three axes.
+ROWS = {
+    "audio": sequence(1, 70, 3500, kernel=10, stride=5, begin=3),
+    "4x4 s4": layer("3-33-20-4-4-0"),
+    "stride 8": sequence(2, 65, 301, kernel=16, stride=8, begin=5, end=2),
+    "3x3 s3": layer("2-40-37-3-3-1"),
+    "no stride": layer("2-35-50-5-1-2"),
+    "volume": layer(
+        "2-34-0-0-0-0",
+        dst=(3, 5, 18),
+        kernel=(2, 3, 4),
+        strides=(1, 2, 2),
+        dilations=(1, 1, 3),
+        pads_begin=(0, 1, 2),
+        pads_end=(1, 0, 3),
+    ),
+}
+
 
 @pytest.fixture
 def everywhere(monkeypatch):
@@ -28,6 +48,14 @@ def everywhere(monkeypatch):
     yield from forced.kernel(
         monkeypatch, lambda problem, _: None if problem.transposed else choice.SCATTER
     )
+
+
+@pytest.fixture(params=[False, True], ids=["by columns", "along rows"])
+def both_ways(monkeypatch, request, everywhere):
+    """Compute them all by columns or, where planes allow it, along rows."""
+    monkeypatch.setattr(scatter, "along_rows", lambda _: request.param)
+    monkeypatch.setattr(choice, "dot_parts", lambda *_: 0)
+    monkeypatch.setattr(plans, "dot_parts", lambda *_: 0)
 
 
 @every_dtype
@@ -60,3 +88,35 @@ def test_weights_that_are_not_finite_meet_no_padding(everywhere):
     dy, weights = case.formatted(*case.arrays())
     weights[0] = np.inf
     assert np.isfinite(case.call(dy, weights)[:, -1]).all()
+
+
+@every_dtype
+@pytest.mark.parametrize("view", ["contiguous", "inside", "reversed"])
+@pytest.mark.parametrize("name", [*FIRST, *ROWS])
+def test_planes(both_ways, name, view, dtype):
+    """Rows that go on where the next one begins or not, of whole vectors and of less than one."""
+    case = replace({**FIRST, **ROWS}[name], dtype=dtype, data_format="NCX", batch=2)
+    case.check(view=view, out_view=view)
+    case.check(view=view, out_view=view, accumulate=True)
+
+
+def test_any_planes(both_ways):
+    @given(case=conv_cases())
+    def check(case):
+        replace(case, data_format="NCX").check()
+
+    check()
+
+
+@every_dtype
+@pytest.mark.parametrize("name", [*FIRST, *ROWS])
+def test_cuts_of_planes_do_not_change_a_bit(both_ways, monkeypatch, name, dtype):
+    case = replace({**FIRST, **ROWS}[name], dtype=dtype, data_format="NCX")
+    forced.assert_cuts_do_not_change_a_bit(monkeypatch, case)
+
+
+@every_dtype
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_values_reach_what_they_touch(both_ways, value, dtype):
+    case = replace(FIRST["7x7 s2"], dtype=dtype, data_format="NCX")
+    forced.assert_value_reaches_what_it_touches(case, value)

@@ -48,7 +48,7 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     width = min(choice.counts[2], BLOCK_WIDTH)
     flatten = choice.has_units and _convolution_columns.flattens(choice, width)
     nv, down = choice.tiles.rows_nv, 0
-    if choice.kernel == COLUMNS:
+    if choice.panel_kernel == COLUMNS:
         nv = _convolution_columns.tile_vectors(choice, flatten, width)
     if choice.dot:
         nv, down = _convolution_columns.dot_tile(choice, flatten, width)
@@ -79,6 +79,8 @@ def _panel_chunk(choice: Choice) -> int:
     outputs, inputs = choice.problem.output_channels, choice.problem.input_channels
     if not choice.windowed and choice.kernel == DOT:
         return outputs
+    if choice.kernel == SCATTER and choice.along_rows:
+        return min(outputs, _convolution_scatter.ROWS_CHUNK)
     if choice.kernel == ROWS:
         unit = choice.lanes * choice.size
         widest = choice.tiles.rows_nv * unit

@@ -105,7 +105,7 @@ class Choice:
     beside: int  # taps of a row that are one DOT tile deep; or 1
     paired: bool  # GROUPED takes two channels of diff_dst for one
     broadcast: int  # lanes of a GROUPED vector if it is of one group and its channels are; or 0
-    along_rows: bool  # the lanes of DEPTHWISE are positions of a row, not channels
+    along_rows: bool  # the lanes of DEPTHWISE or SCATTER are positions of a row, not channels
     unfolds: bool  # the window holds all taps side by side
     parts: int  # of bfloat16, that DOT tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
@@ -232,7 +232,9 @@ class Choice:
         """The kernel whose panels are as wide."""
         if self.dot:
             return DOT
-        return ROWS if self.kernel == SCATTER or self.broadcast else self.kernel
+        if self.kernel == SCATTER:
+            return COLUMNS if self.along_rows else ROWS
+        return ROWS if self.broadcast else self.kernel
 
     def axis(self, number: int, block: int) -> Axis:
         """Return one axis in blocks of `block` positions."""
@@ -261,7 +263,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
             problem = replace(given, groups=given.groups // abreast)
         else:
             beside = _taps_beside(given, parts, tiles)
-    along_rows = kernel == DEPTHWISE and _goes_along_rows(given, layout, tiles, assumed)
+    along_rows = _goes_along_rows(given, layout, tiles, kernel, parts, assumed)
     paired = kernel == GROUPED and _pairs_channels(given, tiles, assumed)
     broadcast = _lanes_of_a_group(given, tiles, paired) if kernel == GROUPED else 0
     if paired:
@@ -280,6 +282,8 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         in_place = kernel == ROWS or (kernel == SCATTER and not parts)
         windowed = not (in_place and reads)
         direct = kernel == ROWS and writes and problem.input_channels % tiles.lanes == 0
+    if kernel == SCATTER and along_rows:
+        windowed = not plain
     if kernel == COLUMNS:
         direct = plain and _whole_rows(problem, layout) and not layout.accumulate
         windowed = not (direct and problem.pointwise and layout.diff_dst_rows)
@@ -352,11 +356,17 @@ def _lanes_of_a_group(problem: ConvProblem, tiles: Tiles, pairs: bool) -> int:
     return half if ZEN4 and inputs == half and dense and deep else 0
 
 
-def _goes_along_rows(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int) -> bool:
-    """Whether DEPTHWISE goes through rows of a channel, in a window with zeros around it."""
+def _goes_along_rows(
+    problem: ConvProblem, layout: Layout, tiles: Tiles, kernel: int, parts: int, assumed: int
+) -> bool:
+    """Whether lanes are positions: DEPTHWISE's in a window with zeros around it, or SCATTER's."""
     last = layout.diff_dst_channels_last and layout.diff_src_channels_last
-    rows = layout.diff_dst_rows and layout.diff_src_rows and not last
-    return rows and assumed != NOTHING and _convolution_depthwise.along_rows(problem, tiles.lanes)
+    if last or not (layout.diff_dst_rows and layout.diff_src_rows):
+        return False
+    if kernel == SCATTER:
+        return not parts and _convolution_scatter.along_rows(problem)
+    depthwise = kernel == DEPTHWISE and assumed != NOTHING
+    return depthwise and _convolution_depthwise.along_rows(problem, tiles.lanes)
 
 
 def _groups_abreast(problem: ConvProblem, parts: int) -> int:
@@ -475,7 +485,8 @@ def choose_kernel(
         score = _convolution_grouped.score(problem, alone or lanes, direct, few, moved)
         scores[GROUPED] = score * (DOT_RATE if pairs else 1)
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
-        scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate)
+        along = _goes_along_rows(problem, layout, tiles, SCATTER, parts, assumed)
+        scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate, along)
         if parts and not tiles.amx:  # as measured against DOT, of which strides shorten the sums
             scores[SCATTER] *= 0.7 if dense else 0.85
     if parts:

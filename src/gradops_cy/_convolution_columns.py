@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 
-from gradops_cy._convolution_choice import DOT, DOT_COLUMNS, DOT_K, DOT_ROWS, PAIRS, Choice
+from gradops_cy import _convolution_scatter
+from gradops_cy._convolution_choice import (
+    DOT,
+    DOT_COLUMNS,
+    DOT_K,
+    DOT_ROWS,
+    PAIRS,
+    SCATTER,
+    Choice,
+)
 from gradops_cy._rounding import even, up
 
 # Products that AMX has under way before the sum of the first is ready for the next one.
@@ -115,11 +125,14 @@ def dot_tile(choice: Choice, flatten: bool, width: int) -> DotTile:
 
 
 def tile_vectors(choice: Choice, flatten: bool, width: int) -> int:
-    """Choose how many vectors of positions a tile of COLUMNS takes."""
+    """Choose how many vectors of positions a tile of COLUMNS takes, or of SCATTER along rows."""
     shapes, problem = choice.tiles.shapes, choice.problem
     inputs = problem.input_channels
-    vectors = unit(choice, flatten, min(choice.counts[1], 16), width) // choice.lanes
     ends = len(choice.residues) / max(1, len(choice.taps) * problem.output_channels)
+    if choice.kernel == SCATTER:
+        inputs, width = _convolution_scatter.columns(problem), prod(problem.diff_dst[1:])
+        ends = 1 / _convolution_scatter.ROWS_CHUNK
+    vectors = unit(choice, flatten, min(choice.counts[1], 16), width) // choice.lanes
 
     def cost(nv: int) -> float:
         rows = even(inputs, shapes[nv])

@@ -103,8 +103,10 @@ class Cut:
     @property
     def _one_product(self) -> bool:
         """Whether SCATTER multiplies all positions of an image at once."""
-        depth, height, width = self.choice.problem.diff_dst
-        return self.choice.kernel == SCATTER and depth == 1 and height * width <= self.strip
+        choice = self.choice
+        depth, height, width = choice.problem.diff_dst
+        one = depth == 1 and height * width <= self.strip
+        return one and choice.kernel == SCATTER and not choice.along_rows
 
     @property
     def shares_product(self) -> bool:
@@ -248,6 +250,8 @@ class Cut:
         choice = self.choice
         if choice.kernel == COLUMNS:
             return self.result_positions
+        if choice.kernel == SCATTER and choice.along_rows:
+            return odd(self.strip, choice.lanes)
         if choice.tiled and self.direct:
             alone = choice.kernel == DOT and choice.problem.input_channels <= DOT_COLUMNS
             return DOT_COLUMNS if alone else 2 * DOT_COLUMNS
@@ -263,7 +267,7 @@ class Cut:
     @property
     def window_pitch(self) -> int:
         """Elements from row to row of DEPTHWISE's window, where lanes are positions."""
-        if not self.choice.along_rows:
+        if self.choice.kernel != DEPTHWISE or not self.choice.along_rows:
             return 0
         span = self.axes[2].taps.span
         return _convolution_depthwise.window_pitch(self.block[2], span, self.choice.lanes)
@@ -297,11 +301,14 @@ class Cut:
     @property
     def strip(self) -> int:
         """Positions that SCATTER multiplies at a time; positions or rows of DEPTHWISE's sums."""
-        if self.choice.kernel == SCATTER:
-            return _convolution_scatter.strip(self.result_pitch, self.choice.dot)
-        if self.choice.along_rows:
+        choice = self.choice
+        if choice.kernel == SCATTER and choice.along_rows:
+            return _convolution_scatter.row_strip(choice.problem, choice.lanes, choice.windowed)
+        if choice.kernel == SCATTER:
+            return _convolution_scatter.strip(self.result_pitch, choice.dot)
+        if choice.along_rows:
             return _convolution_depthwise.ROWS
-        return _convolution_depthwise.STRIP if self.choice.stride_columns > 1 else 0
+        return _convolution_depthwise.STRIP if choice.stride_columns > 1 else 0
 
     @property
     def box_pitch(self) -> int:
@@ -467,6 +474,16 @@ def _pairs_need(cut: Cut) -> _Need:
 def _scatter_need(cut: Cut) -> _Need:
     choice, pitch, strip = cut.choice, cut.result_pitch, cut.strip
     outputs = choice.problem.output_channels
+    if choice.along_rows:
+        product = _convolution_scatter.columns(choice.problem) * pitch
+        return _Need(
+            # Whole rows, converted, or their last vectors.
+            window=cut.chunk * (strip if choice.windowed else choice.lanes),
+            results=cut.box_bytes // choice.size + product,
+            pointers=max(cut.chunk, choice.out_steps[2]),
+            channels=0,
+            sums=1,
+        )
     positions = strip + 2 * DOT_ROWS
     row = up(outputs, DOT_K) if choice.dot else outputs
     return _Need(

@@ -122,7 +122,7 @@ class Plan:
         """Return the residue classes and taps as the kernel reads them."""
         choice, merge = self.choice, self.cut.merge
         if choice.kernel == SCATTER:
-            return _convolution_scatter.tables(self.problem, choice.lanes)
+            return _convolution_scatter.tables(self.problem, choice.lanes, choice.along_rows)
         if merge == 1:
             return choice.residues, choice.taps
         residues, taps = choice.residues.copy(), choice.taps[::merge].copy()
@@ -327,6 +327,8 @@ class Plan:
         if choice.over_groups:
             lanes = "positions" if choice.along_rows else "channels"
             tile = f"vectors of {choice.lanes} {lanes}"
+        elif choice.along_rows:
+            tile = f"{choice.tiles.shapes[cut.nv]} x {cut.nv} vectors of {choice.lanes} positions"
         elif choice.dot and _convolution_columns.step(choice) == 1:
             tile = f"{cut.nv} vectors of {choice.lanes} pairs"
         elif choice.dot:

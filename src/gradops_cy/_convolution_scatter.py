@@ -1,7 +1,8 @@
 """The SCATTER kernel's geometry: columns of the product, where they are added, and blocks.
 
 The product of diff_dst with all weights has a column for every tap and channel of diff_src,
-channels fastest. Taps along the last axis are one run of the sums, or with dilation one each.
+channels fastest. Taps along the last axis are one run of the sums, or with dilation one each; along
+rows, where each column is a row of positions, each tap and channel is added by itself.
 """
 
 from __future__ import annotations
@@ -13,11 +14,19 @@ import numpy as np
 
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._rounding import up
 
 # Positions multiplied at a time: whole tiles of every height.
 STRIP, DOT_STRIP = 48, 64
 # Elements of their product, which should stay in the first-level cache.
 PRODUCT = 8192
+# Along rows: elements that pass through the second-level cache with the rows of diff_dst that some
+# channels have, so many positions of them where they are converted.
+ROWS_PRODUCT, CONVERTED = 1 << 15, 512
+# The most columns, and the most residues of a stride, which are dealt out one by one.
+ROWS_COLUMNS, ROWS_STRIDE = 64, 16
+# Channels that are multiplied before the next positions: as many rows as prefetchers follow.
+ROWS_CHUNK = 32
 
 
 def columns(problem: ConvProblem) -> int:
@@ -32,6 +41,22 @@ def strip(pitch: int, dot: bool) -> int:
     """
     unit = DOT_STRIP if dot else STRIP
     return unit * min(max(1, PRODUCT // (unit * pitch)), 8)
+
+
+def along_rows(problem: ConvProblem) -> bool:
+    """Return whether rows of diff_dst are multiplied where they lie, as measured.
+
+    Many columns are added faster side by side, and fill the vectors of a tile.
+    """
+    return columns(problem) <= ROWS_COLUMNS and problem.strides[2] <= ROWS_STRIDE
+
+
+def row_strip(problem: ConvProblem, lanes: int, converted: bool) -> int:
+    """Return how many positions are multiplied at a time, along rows; whole vectors of each row."""
+    most = max(1, ROWS_PRODUCT // columns(problem) // lanes) * lanes
+    if converted:
+        most = min(most, CONVERTED)
+    return min(most, problem.diff_dst[1] * up(problem.diff_dst[2], lanes))
 
 
 def by_column(problem: ConvProblem, weights: Array) -> Array:
@@ -52,8 +77,9 @@ def margin(problem: ConvProblem) -> int:
 
 
 def box_pitch(problem: ConvProblem, width: int) -> int:
-    """Return the elements of a row of the sums of `width` positions."""
-    return (width * problem.strides[2] + 2 * margin(problem)) * problem.input_channels
+    """Return the elements of a row of the sums of `width` positions, whole strides of channels."""
+    stride = problem.strides[2]
+    return up(width * stride + 2 * margin(problem), stride) * problem.input_channels
 
 
 def box_elements(problem: ConvProblem, block: Sequence[int], lanes: int) -> int:
@@ -62,8 +88,8 @@ def box_elements(problem: ConvProblem, block: Sequence[int], lanes: int) -> int:
     return rows * box_pitch(problem, block[2]) + lanes
 
 
-def tables(problem: ConvProblem, lanes: int) -> tuple[Array, Array]:
-    """Return the runs and the rows of columns.
+def tables(problem: ConvProblem, lanes: int, alone: bool) -> tuple[Array, Array]:
+    """Return the runs, of one tap where taps are added alone, and the rows of columns.
 
     Runs: shift along the last axis, elements, first column of the row's, phases, 0.
     Rows: shifts along the other axes, first column.
@@ -76,7 +102,7 @@ def tables(problem: ConvProblem, lanes: int) -> tuple[Array, Array]:
     row = len(width) * inputs
     rows = np.stack(np.meshgrid(depth, height, indexing="ij"), axis=-1).reshape(-1, 2)
     rows = np.column_stack([rows, np.arange(len(rows)) * row])
-    taps = len(width) if problem.dilations[2] == 1 else 1
+    taps = 1 if alone or problem.dilations[2] > 1 else len(width)
     length = taps * inputs
     starts = width[::taps]
     # As many as it takes until the vectors of a run end before the next one of its phase.
@@ -90,10 +116,11 @@ def tables(problem: ConvProblem, lanes: int) -> tuple[Array, Array]:
     return runs, np.ascontiguousarray(rows, np.intp)
 
 
-def score(problem: ConvProblem, last: bool, lanes: int, speed: float) -> float:
+def score(problem: ConvProblem, last: bool, lanes: int, speed: float, along: bool) -> float:
     """Return the share of the arithmetic that does not go to padding, adding and transposing.
 
-    `speed` is the rate of multiplying, of which float32 multiply-adds have 1.
+    `speed` is the rate of multiplying, of which float32 multiply-adds have 1; `along` says that
+    lanes are positions.
     """
     outputs, count = problem.output_channels, columns(problem)
     if outputs < 16:
@@ -102,4 +129,8 @@ def score(problem: ConvProblem, last: bool, lanes: int, speed: float) -> float:
     products = outputs * -(-count // lanes) / 2 / speed
     adds = 5 * count / lanes
     across = 0 if last else 0.3 * outputs
+    if along:
+        positions = prod(problem.diff_dst[1:])
+        filled = positions / up(positions, lanes)
+        products, adds, across = outputs * count / lanes / 2 / filled, adds / 2, 0
     return 1.4 * outputs * count / lanes / 2 / (products + adds + across)

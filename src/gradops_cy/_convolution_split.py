@@ -43,6 +43,8 @@ def pays(problem: ConvProblem, lanes: int, tile: tuple[int, int, int]) -> bool:
     if taps > 1 and inputs < lanes and not problem.transposed:
         # The columns of SCATTER, where positions are those of diff_dst and results stay in cache.
         inputs *= taps
+        if inputs <= 2 * tile[1]:  # multiply-adds lose nothing, and read rows where they lie
+            return False
         split, unsplit = split // 2, 0
         height, width = 1, sources
     elif taps > MOST_TAPS:

@@ -126,6 +126,14 @@ cdef void copy_rows(const char *src, Py_ssize_t src_pitch, char *dst, Py_ssize_t
         memcpy(dst + i * dst_pitch, src + i * src_pitch, bytes)
 
 
+cdef void clear_ends(char *rows, Py_ssize_t pitch, Py_ssize_t count, Py_ssize_t used) noexcept nogil:
+    """Clear what rows have beyond `used` bytes: of what lies there, products may take long."""
+    cdef Py_ssize_t i
+    if used < pitch:
+        for i in range(count):
+            memset(rows + i * pitch + used, 0, pitch - used)
+
+
 cdef enum:
     AHEAD = 4       # tiles of positions
 
@@ -162,6 +170,7 @@ cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_
         elif not work.b.windowed:
             copy_rows(source + begin * size, work.diff_dst.stride[1], s.window, width * size, kc,
                       (length - begin) * size)
+            clear_ends(s.window, width * size, kc, (length - begin) * size)
             source = s.window - begin * size
             offset += kc
         for i in range(block_begin, block_end):

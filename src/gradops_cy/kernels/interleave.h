@@ -1,4 +1,4 @@
-/* Streams dealt out one element at a time: dst[j * streams + s] = src[s][j]. */
+/* Streams dealt out one element at a time: dst[j * streams + s] = src[s][j], n elements in all. */
 #ifndef GRADOPS_INTERLEAVE_H
 #define GRADOPS_INTERLEAVE_H
 
@@ -18,19 +18,35 @@
 #define FLOAT_LANES(f) LANES_4(f, 0, 4)
 #endif
 
-/* n elements in all; the first streams may hold one more than the others. */
+#define UNROLL _Pragma("GCC unroll 8")
+
+/* One vector of each stream, of which there are a power of two: in every round vectors half of all
+ * apart become neighbours. */
 #define DEFINE_INTERLEAVE(real, vec, L, LANE_LIST)                                                 \
+    INLINE ptrdiff_t interleave_vectors_##real(const int streams, const char *const *src,          \
+                                               ptrdiff_t n, real *dst) {                           \
+        ptrdiff_t j = 0;                                                                           \
+        for (; streams * (j + L) <= n; j += L) {                                                   \
+            vec v[8], w[8];                                                                        \
+            UNROLL for (int s = 0; s < streams; s++) v[s] = ((const vec *)src[s])[j / L];          \
+            UNROLL for (int round = streams; round > 1; round /= 2) {                              \
+                UNROLL for (int s = 0; s < streams / 2; s++) {                                     \
+                    vec a = v[s], b = v[s + streams / 2];                                          \
+                    w[2 * s] = __builtin_shufflevector(a, b, LANE_LIST(FIRST_HALF, 0, L));         \
+                    w[2 * s + 1] = __builtin_shufflevector(a, b, LANE_LIST(SECOND_HALF, 0, L));    \
+                }                                                                                  \
+                UNROLL for (int s = 0; s < streams; s++) v[s] = w[s];                              \
+            }                                                                                      \
+            UNROLL for (int s = 0; s < streams; s++) *(vec *)(dst + streams * j + s * L) = v[s];   \
+        }                                                                                          \
+        return j;                                                                                  \
+    }                                                                                              \
     INLINE void interleave_##real(ptrdiff_t streams, const char *const *src, ptrdiff_t n,          \
                                   real *dst) {                                                     \
         ptrdiff_t j = 0;                                                                           \
-        if (streams == 2) {                                                                        \
-            for (; 2 * (j + L) <= n; j += L) {                                                     \
-                vec a = ((const vec *)src[0])[j / L], b = ((const vec *)src[1])[j / L];            \
-                *(vec *)(dst + 2 * j) = __builtin_shufflevector(a, b, LANE_LIST(FIRST_HALF, 0, L));\
-                *(vec *)(dst + 2 * j + L) =                                                        \
-                    __builtin_shufflevector(a, b, LANE_LIST(SECOND_HALF, 0, L));                   \
-            }                                                                                      \
-        }                                                                                          \
+        if (streams == 2) j = interleave_vectors_##real(2, src, n, dst);                           \
+        else if (streams == 4) j = interleave_vectors_##real(4, src, n, dst);                      \
+        else if (streams == 8) j = interleave_vectors_##real(8, src, n, dst);                      \
         for (ptrdiff_t s = 0; s < streams; s++)                                                    \
             for (ptrdiff_t i = j; i * streams + s < n; i++)                                        \
                 dst[i * streams + s] = ((const real *)src[s])[i];                                  \
@@ -45,6 +61,8 @@ DEFINE_INTERLEAVE(double, vec_f64, 4, LANES_4)
 DEFINE_INTERLEAVE(float, vec_f32, 4, LANES_4)
 DEFINE_INTERLEAVE(double, vec_f64, 2, LANES_2)
 #endif
+
+#undef UNROLL
 
 static void interleave(int size, ptrdiff_t streams, const char *const *src, ptrdiff_t n,
                        void *dst) {

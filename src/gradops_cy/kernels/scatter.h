@@ -50,6 +50,25 @@
 DEFINE_ADD_RUNS(f32, float, vec_f32, indices_f32, int32_t, LANES_F32)
 DEFINE_ADD_RUNS(f64, double, vec_f64, indices_f64, int64_t, LANES_F64)
 
+/* dst[i] += src[i] for i < n, in whole vectors as above. */
+#define DEFINE_ADD_ROW(suffix, real, vec, ints, whole, lanes)                                      \
+    INLINE void add_row_##suffix(const real *src, real *dst, ptrdiff_t n) {                        \
+        static const whole kept[2 * lanes] = {[0 ... lanes - 1] = -1};                             \
+        ptrdiff_t i = 0;                                                                           \
+        for (; i + lanes <= n; i += lanes) *(vec *)(dst + i) += *(const vec *)(src + i);           \
+        if (i == n) return;                                                                        \
+        ints keep = *(const ints *)(kept + lanes - (n - i));                                       \
+        *(vec *)(dst + i) += (vec)(*(const ints *)(src + i) & keep);                               \
+    }
+
+DEFINE_ADD_ROW(f32, float, vec_f32, indices_f32, int32_t, LANES_F32)
+DEFINE_ADD_ROW(f64, double, vec_f64, indices_f64, int64_t, LANES_F64)
+
+static void add_row(int f64, const void *src, void *dst, ptrdiff_t n) {
+    if (f64) add_row_f64(src, dst, n);
+    else add_row_f32(src, dst, n);
+}
+
 static void add_runs(int f64, ptrdiff_t rows, const void *src, ptrdiff_t pitch, void *dst,
                      ptrdiff_t step, ptrdiff_t n, ptrdiff_t first, ptrdiff_t count,
                      ptrdiff_t phases) {

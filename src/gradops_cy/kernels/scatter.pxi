@@ -7,8 +7,12 @@
 #
 # An element is the sum over the rows of diff_dst, then over strips and phases of their positions:
 # all of them counted from the tensor's begin, not from the block's.
+#
+# Along rows (scatter_rows.pxi) the product is [tap][channel][position] and the box has a row for each
+# channel.
 
 cdef extern from "scatter.h" nogil:
+    void add_row(int f64, const char *src, char *dst, Py_ssize_t n) noexcept
     void add_runs(int f64, Py_ssize_t rows, const char **src, Py_ssize_t pitch, char **dst,
                   Py_ssize_t step, Py_ssize_t n, Py_ssize_t first, Py_ssize_t count,
                   Py_ssize_t phases) noexcept
@@ -212,6 +216,9 @@ cdef void store_box(const Work *work, const Task *task, Py_ssize_t group, const 
             sums += work.b.box_pitch * work.size
 
 
+include "scatter_rows.pxi"
+
+
 cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
                      char *scratch) noexcept nogil:
     """Compute a task's block of one group; return whether something is not as assumed."""
@@ -243,19 +250,26 @@ cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
             p.rows = 1
             # Several rows at a time only where none is cut: else strips would come before rows.
             if low[2] // work.b.strip == (high[2] - 1) // work.b.strip and low[2] < high[2]:
-                p.rows = min(work.b.strip // (high[2] - low[2]), high[1] - p.h)
+                p.rows = min(work.b.strip // patch_row(work, high[2] - low[2]), high[1] - p.h)
             p.w = low[2]
             while p.w < high[2]:
                 p.width = min(high[2], (p.w // work.b.strip + 1) * work.b.strip) - p.w
                 p.next = source_at(work, task, group, p.d, p.h, p.w + p.width)
                 if p.w + p.width == high[2]:
                     p.next = source_at(work, task, group, p.d, p.h + p.rows, low[2])
-                if work.product == NULL:
-                    fine &= multiply_patch(work, task, group, &p, 0, work.blocks, product, &s)
-                scatter_patch(work, &box, &p, product, s.pointers)
+                if work.b.along_rows:
+                    multiply_rows(work, task, group, &p, product, &s)
+                    scatter_rows(work, &box, &p, product)
+                else:
+                    if work.product == NULL:
+                        fine &= multiply_patch(work, task, group, &p, 0, work.blocks, product, &s)
+                    scatter_patch(work, &box, &p, product, s.pointers)
                 p.w += p.width
             p.h += p.rows
     if work.b.parts > 1:
         fine &= unsplit(<float *> box.sums, work.b.box_bytes // work.size)
-    store_box(work, task, group, &box, s.staging)
+    if work.b.along_rows:
+        store_box_rows(work, task, group, &box, &s)
+    else:
+        store_box(work, task, group, &box, s.staging)
     return 1 - fine
