@@ -33,7 +33,7 @@ DOT_RATE = 1.8
 # Bytes of weights that a tile of positions passes by.
 DOT_PANELS = 1 << 18
 # What a plan takes for granted of the values; whatever breaks it takes another plan. That sums of
-# bfloat16 parts are finite, that the weights are, or nothing.
+# bfloat16 parts, or beside zeros of other groups, are finite, that the weights are, or nothing.
 MODERATE, FINITE, NOTHING = range(3)
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
 BESIDE = 64
@@ -102,6 +102,7 @@ class Choice:
     tiles: Tiles
     kernel: int
     abreast: int  # groups that are taken for one, each with DOT tiles of its own; or 1
+    diagonal: int  # groups that are taken for one, with zeros for what they do not share; or 1
     beside: int  # taps of a row that are one DOT tile deep; or 1
     paired: bool  # GROUPED takes two channels of diff_dst for one
     broadcast: int  # lanes of a GROUPED vector if it is of one group and its channels are; or 0
@@ -185,7 +186,7 @@ class Choice:
     @property
     def otherwise(self) -> int:
         """What may be assumed of values that break what this plan assumes."""
-        return FINITE if self.parts > 1 else NOTHING
+        return FINITE if self.parts > 1 or self.diagonal > 1 else NOTHING
 
     @property
     def out_steps(self) -> Triple:
@@ -254,13 +255,14 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     """Choose the kernel and decide what it reads and writes without scratch."""
     tiles = _tiles(given.dtype == 3)
     kernel = choose_kernel(given, layout, tiles, assumed, parts)
-    problem, abreast, beside, unfolds = given, 1, 1, kernel == UNFOLD
+    problem, abreast, diagonal, beside, unfolds = given, 1, 1, 1, kernel == UNFOLD
     if unfolds:
         problem, kernel = _convolution_unfold.product(given), DOT
     elif kernel == DOT:
         abreast = _groups_abreast(given, parts)
-        if abreast > 1:
-            problem = replace(given, groups=given.groups // abreast)
+        diagonal = _groups_on_diagonal(given, layout, tiles, parts, assumed)
+        if abreast * diagonal > 1:
+            problem = replace(given, groups=given.groups // (abreast * diagonal))
         else:
             beside = _taps_beside(given, parts, tiles)
     along_rows = _goes_along_rows(given, layout, tiles, kernel, parts, assumed)
@@ -303,6 +305,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         tiles,
         kernel,
         abreast=abreast,
+        diagonal=diagonal,
         beside=beside,
         paired=paired,
         broadcast=broadcast,
@@ -379,6 +382,22 @@ def _groups_abreast(problem: ConvProblem, parts: int) -> int:
     return 2 if parts == 1 and fits and problem.groups % 2 == 0 else 1
 
 
+def _groups_on_diagonal(
+    problem: ConvProblem, layout: Layout, tiles: Tiles, parts: int, assumed: int
+) -> int:
+    """Return how many groups are blocks on the diagonal of one group's weights, or 1.
+
+    Infinities make NaN of the zeros beside them: what was computed so is computed again, and so
+    must not have been added to something.
+    """
+    again = assumed == MODERATE and not layout.accumulate
+    last = layout.diff_dst_channels_last and layout.diff_src_channels_last
+    if parts != 1 or not (tiles.amx and again) or not _convolution_grouped.joins(problem, last):
+        return 1
+    most = DOT_K // max(problem.input_channels, problem.output_channels)
+    return max(count for count in range(1, most + 1) if problem.groups % count == 0)
+
+
 def _taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
     """Return how many taps make one of a DOT tile's depth: those of a row, or 1.
 
@@ -436,6 +455,8 @@ def choose_kernel(
             return DEPTHWISE
         if 2 * problem.groups > lanes and not zero_first:
             return DEPTHWISE
+    if _groups_on_diagonal(problem, layout, tiles, parts, assumed) > 1:
+        return DOT
     out_steps = _convolution_taps.out_steps(problem)
     dense = prod(out_steps) == 1
     # Cycles of arithmetic on an element of either tensor, against about 1.5 to move it across.

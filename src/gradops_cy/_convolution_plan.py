@@ -173,6 +173,7 @@ class Plan:
             "broadcast": choice.broadcast,
             "paired": int(choice.paired),
             "abreast": choice.abreast,
+            "checks": int(choice.diagonal > 1),
             "stride_columns": choice.stride_columns,
             "packed_apart": cut.packed_apart,
             "streams_panels": int(self._streams_panels),
@@ -275,6 +276,8 @@ class Plan:
             return _convolution_scatter.by_column(self.problem, weights)
         if self.choice.unfolds and self.cut.packed_apart == 1:
             return _convolution_unfold.by_product(self.problem, weights)
+        if self.choice.diagonal > 1:
+            return _convolution_grouped.on_diagonal(weights, self.choice.diagonal)
         return weights
 
     def pack(self, weights: Array, packed: Array) -> bool:

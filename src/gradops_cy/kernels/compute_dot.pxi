@@ -14,7 +14,7 @@ cdef inline Py_ssize_t depth_of(const Work *work, Py_ssize_t chunk) noexcept nog
 
 cdef void begin_meanwhile(const Work *work, Meanwhile *m) noexcept nogil:
     m.dtype, m.parts, m.accumulate = work.b.dtype, work.b.parts, work.accumulate
-    m.fine = 1
+    m.checks, m.fine = work.b.checks, 1
     m.sums_pitch = work.b.result_pitch
     m.rows = m.share = m.lines = 0
     m.ahead = m.ahead_end = NULL

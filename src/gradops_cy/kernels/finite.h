@@ -16,6 +16,19 @@ static int all_finite(int f64, const void *x, ptrdiff_t n) {
     return !bad;
 }
 
+/* Of rows of floats, whole vectors: beyond n they hold what is finite if the row is. */
+static int rows_finite(const float *x, ptrdiff_t pitch, ptrdiff_t rows, ptrdiff_t n) {
+    vec_f32 zero = {0};
+    int bad = 0;
+    for (ptrdiff_t r = 0; r < rows; r++)
+        for (ptrdiff_t i = 0; i < n; i += LANES_F32) {
+            vec_f32 v = *(const vec_f32 *)(x + r * pitch + i);
+            zero += v - v;
+        }
+    for (int l = 0; l < LANES_F32; l++) bad |= !(zero[l] == 0);
+    return !bad;
+}
+
 /* Of 16-bit elements with such bits of exponent. */
 INLINE int all_below(uint16_t exponent, const uint16_t *x, ptrdiff_t n) {
     int bad = 0;

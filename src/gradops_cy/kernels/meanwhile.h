@@ -4,6 +4,7 @@
 #ifndef GRADOPS_MEANWHILE_H
 #define GRADOPS_MEANWHILE_H
 
+#include "finite.h"
 #include "rows.h"
 #include "split.h"
 
@@ -20,7 +21,8 @@ typedef struct {
     int dtype;
     int parts;                    /* of the sums, which are then scaled back */
     int accumulate;
-    int fine;                     /* whether all that were scaled back are finite */
+    int checks;                   /* whether sums are looked at, of which */
+    int fine;                     /* whether all, as those that were scaled back, are finite */
     ptrdiff_t sums_pitch;         /* elements from row to row of sums */
     ptrdiff_t next, spans, rows;  /* spans that wait, and how many rows they have left */
     ptrdiff_t share;              /* rows that each step along k stores, */
@@ -35,6 +37,7 @@ static void store_waiting(Meanwhile *m, ptrdiff_t rows) {
         ptrdiff_t n = rows < w->rows ? rows : w->rows;
         if (m->parts > 1)
             for (ptrdiff_t i = 0; i < n; i++) m->fine &= unsplit(w->sums + i * m->sums_pitch, w->n);
+        if (m->checks) m->fine &= rows_finite(w->sums, m->sums_pitch, n, w->n);
         store_rows(m->dtype, w->sums, m->sums_pitch, w->place, w->pitch, n, w->n, m->accumulate);
         w->sums += n * m->sums_pitch;
         w->place += n * w->pitch;

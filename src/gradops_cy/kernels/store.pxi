@@ -159,9 +159,9 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
         r.streams = r.total = 0
 
 
-cdef int unsplit_class(const Work *work, const Py_ssize_t *count, const Results *r,
-                       char *c) noexcept nogil:
-    """Scale the sums of a class back; return whether all are finite."""
+cdef int check_class(const Work *work, const Py_ssize_t *count, const Results *r,
+                     char *c) noexcept nogil:
+    """Return whether all sums of a class are finite, those of parts scaled back."""
     cdef Py_ssize_t rows = r.channels if r.position_pitch == 1 else count[2]
     cdef Py_ssize_t length = count[2] if r.position_pitch == 1 else r.channels
     cdef Py_ssize_t pitch[3]
@@ -172,6 +172,9 @@ cdef int unsplit_class(const Work *work, const Py_ssize_t *count, const Results 
     for jd in range(count[0]):
         for jh in range(count[1]):
             row = <float *> c + (jd * pitch[0] + jh * pitch[1]) * r.position_pitch
+            if work.b.checks:
+                fine &= rows_finite(row, work.b.result_pitch, rows, length)
+                continue
             for i in range(rows):
                 fine &= unsplit(row + i * work.b.result_pitch, length)
     return fine
@@ -191,7 +194,7 @@ cdef void store_classes(const Work *work, const Task *task, Py_ssize_t group,
         residue = work.residue + 5 * c
         if class_positions(work, task, residue, count):
             result = s.result + used * result_unit(work)
-            if work.b.parts > 1:
-                fine[0] &= unsplit_class(work, count, &results, result)
+            if work.b.parts > 1 or work.b.checks:
+                fine[0] &= check_class(work, count, &results, result)
             store_class(work, &results, residue, count, result, s.staging)
             used += class_extent(work, count)

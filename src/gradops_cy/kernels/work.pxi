@@ -46,6 +46,7 @@ cdef extern from "meanwhile.h" nogil:
         int dtype
         int parts
         int accumulate
+        int checks
         int fine
         Py_ssize_t sums_pitch
         Py_ssize_t rows
@@ -129,6 +130,7 @@ cdef struct Blocking:
     int broadcast       # GROUPED: lanes of a vector that is of one group, all or half of them; or 0
     int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
     int abreast         # DOT: groups that are taken for one; or 1
+    int checks          # DOT: sums that are not finite are not as they should be
     int along_rows      # DEPTHWISE, SCATTER: lanes are positions of a row
     int stride_columns  # DEPTHWISE: columns of diff_dst that are summed side by side; or 1
     int packed_apart    # unfolded taps that are packed by themselves; or 1
