@@ -19,6 +19,8 @@ from gradops_cy._distinct import Ints, distinct
 
 # Farther than any block reaches.
 _FAR = 1 << 62
+# Runs, entries and index.
+_NO_WINDOW = np.empty((0, 4), np.intp), np.empty(0, np.intp), np.empty(0, np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,14 +182,14 @@ def axis_of(taps: AxisTaps, result: int, source: int, block: int) -> Axis:
 
 
 @lru_cache(maxsize=128)
-def table(axis: Axis, phased: bool, indexed: int, plane: int = 0) -> Ints:
+def table(axis: Axis, phased: bool, indexed: int, plane: int = 0, bare: bool = False) -> Ints:
     """Return an axis as the kernels read it: one row of integers (see convolution.pxi).
 
     With the index of its first `indexed` taps. Where runs have planes of their own, `plane` is the
-    entries of one.
+    entries of one; `bare`, of a window that no kernel reads by entries, there are none.
     """
     taps = axis.taps
-    runs, entries, index = taps.tables(axis.block, phased, indexed)
+    runs, entries, index = _NO_WINDOW if bare else taps.tables(axis.block, phased, indexed)
     if plane:
         heads, count = runs[:, 0].copy(), np.arange(len(runs), dtype=np.intp)
         run = np.searchsorted(heads, index, side="right") - 1

@@ -218,7 +218,7 @@ class Plan:
         depth, height, _ = cut.axes
         plane = depth.window * height.window * cut.row_pitch if cut.planes else 0
         axes = [
-            table(axis, choice.phased, len(axis.taps) // merge if indexed else 0, apart)
+            table(axis, choice.phased, len(axis.taps) // merge if indexed else 0, apart, scatter)
             for axis, merge, apart in zip(cut.axes, (1, 1, cut.merge), (0, 0, plane), strict=True)
         ]
         sources = axes

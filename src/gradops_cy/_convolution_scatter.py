@@ -8,12 +8,13 @@ rows, where each column is a row of positions, each tap and channel is added by 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 
 import numpy as np
 
 from gradops_cy._arrays import Array
-from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._convolution_problem import ConvProblem, Triple
 from gradops_cy._rounding import up
 
 # Positions multiplied at a time: whole tiles of every height.
@@ -94,20 +95,25 @@ def tables(problem: ConvProblem, lanes: int, alone: bool) -> tuple[Array, Array]
     Runs: shift along the last axis, elements, first column of the row's, phases, 0.
     Rows: shifts along the other axes, first column.
     """
-    inputs = problem.input_channels
-    depth, height, width = (
-        np.arange(k, dtype=np.intp) * d - p
-        for k, d, p in zip(problem.kernel, problem.dilations, problem.pads_begin, strict=True)
-    )
+    axes = tuple(zip(problem.kernel, problem.dilations, problem.pads_begin, strict=True))
+    return _tables(axes, problem.strides[2], problem.input_channels, lanes, alone)
+
+
+# Calls of many lengths share them.
+@lru_cache(maxsize=64)
+def _tables(
+    axes: tuple[Triple, ...], stride: int, inputs: int, lanes: int, alone: bool
+) -> tuple[Array, Array]:
+    depth, height, width = (np.arange(k, dtype=np.intp) * d - p for k, d, p in axes)
     row = len(width) * inputs
     rows = np.stack(np.meshgrid(depth, height, indexing="ij"), axis=-1).reshape(-1, 2)
     rows = np.column_stack([rows, np.arange(len(rows)) * row])
-    taps = 1 if alone or problem.dilations[2] > 1 else len(width)
+    taps = 1 if alone or axes[2][1] > 1 else len(width)
     length = taps * inputs
     starts = width[::taps]
     # As many as it takes until the vectors of a run end before the next one of its phase.
     reach = -(-length // lanes) * lanes
-    phases = -(-reach // (problem.strides[2] * inputs))
+    phases = -(-reach // (stride * inputs))
     runs = np.zeros((len(starts), 5), np.intp)
     runs[:, 0] = starts
     runs[:, 1] = length
