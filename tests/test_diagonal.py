@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from gradops_cy import _convolution_choice as choice
-from gradops_cy import _convolution_grouped as grouped
+from gradops_cy import _convolution_diagonal as diagonal
 from tests import forced
 from tests.cases import POINTWISE, every_format, layer, sequence
+from tests.test_convolution import in_format
 
 FEW = {
     "4": layer("4-4-17-3-1-1", groups=16),
@@ -41,18 +42,14 @@ every_case = pytest.mark.parametrize("case", FEW.values(), ids=FEW)
 @pytest.fixture
 def joined(monkeypatch):
     """Join groups whatever their number of positions, where the processor has AMX."""
-    monkeypatch.setattr(grouped, "joins", lambda *_: True)
+    monkeypatch.setattr(diagonal, "joins", lambda *_: True)
     yield from forced.other_plans()
-
-
-def in_format(case, data_format):
-    return replace(case, dtype="bf16", data_format=data_format)
 
 
 @every_format
 @every_case
 def test_layers(joined, case, data_format):
-    case = replace(in_format(case, data_format), batch=2)
+    case = replace(in_format(case, data_format, "bf16"), batch=2)
     case.check()
     case.check(out_view="contiguous", accumulate=True)
     case.check(view="inside", out_view="spaced")
@@ -61,20 +58,20 @@ def test_layers(joined, case, data_format):
 @every_format
 @every_case
 def test_cuts_do_not_change_a_bit(joined, monkeypatch, case, data_format):
-    forced.assert_cuts_do_not_change_a_bit(monkeypatch, in_format(case, data_format))
+    forced.assert_cuts_do_not_change_a_bit(monkeypatch, in_format(case, data_format, "bf16"))
 
 
 @every_format
 @every_case
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_values_reach_their_group_alone(joined, case, value, data_format):
-    forced.assert_value_reaches_what_it_touches(in_format(case, data_format), value)
+    forced.assert_value_reaches_what_it_touches(in_format(case, data_format, "bf16"), value)
 
 
 @every_format
 def test_sums_that_overflow_stay_in_their_group(joined, data_format):
     """Products of finite values that no float32 holds are infinite, and no others."""
-    case = in_format(FEW["8"], data_format)
+    case = in_format(FEW["8"], data_format, "bf16")
     dy, weights = case.arrays()
     before = case.ncx(case.call(*case.formatted(dy, weights))).astype(np.float64)
     dy[:, :8] = weights[:8] = 3e38
@@ -83,7 +80,7 @@ def test_sums_that_overflow_stay_in_their_group(joined, data_format):
     np.testing.assert_allclose(after[:, 8:], before[:, 8:], rtol=2**-7, atol=2**-7)
 
 
-def plan_of(case, layout=LAST, assumed=choice.MODERATE):
+def choice_of(case, layout=LAST, assumed=choice.MODERATE):
     problem = replace(PROBLEM, **case)
     return choice.choose(problem, layout, assumed, choice.dot_parts(problem, assumed, False))
 
@@ -91,9 +88,9 @@ def plan_of(case, layout=LAST, assumed=choice.MODERATE):
 @pytest.mark.skipif(not choice._tiles(False).amx, reason="no AMX")
 def test_which_groups_are_joined():
     """Those of few channels, many of whose positions use the larger weights."""
-    assert plan_of({"batch": 1}).diagonal == plan_of({"batch": 99}).diagonal == 4
-    assert plan_of({"diff_src": (1, 9, 9), "diff_dst": (1, 9, 9)}).diagonal == 1
-    assert plan_of({"groups": 3, "diff_src_channels": 24, "diff_dst_channels": 24}).diagonal == 3
-    assert plan_of({}, LAST._replace(accumulate=True)).diagonal == 1
-    assert plan_of({}, assumed=choice.FINITE).diagonal == 1
-    assert plan_of({"dtype": 0}).diagonal == 1
+    assert choice_of({"batch": 1}).diagonal == choice_of({"batch": 99}).diagonal == 4
+    assert choice_of({"diff_src": (1, 9, 9), "diff_dst": (1, 9, 9)}).diagonal == 1
+    assert choice_of({"groups": 3, "diff_src_channels": 24, "diff_dst_channels": 24}).diagonal == 3
+    assert choice_of({}, LAST._replace(accumulate=True)).diagonal == 1
+    assert choice_of({}, assumed=choice.FINITE).diagonal == 1
+    assert choice_of({"dtype": 0}).diagonal == 1

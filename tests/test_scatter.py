@@ -54,7 +54,6 @@ def everywhere(monkeypatch):
 def both_ways(monkeypatch, request, everywhere):
     """Compute them all by columns or, where planes allow it, along rows."""
     monkeypatch.setattr(scatter, "along_rows", lambda _: request.param)
-    monkeypatch.setattr(choice, "dot_parts", lambda *_: 0)
     monkeypatch.setattr(plans, "dot_parts", lambda *_: 0)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from gradops_cy import (
     _convolution_depthwise,
+    _convolution_diagonal,
     _convolution_grouped,
     _convolution_pairs,
     _convolution_scatter,
@@ -186,7 +187,12 @@ class Choice:
     @property
     def otherwise(self) -> int:
         """What may be assumed of values that break what this plan assumes."""
-        return FINITE if self.parts > 1 or self.diagonal > 1 else NOTHING
+        return FINITE if self.checks else NOTHING
+
+    @property
+    def checks(self) -> bool:
+        """Whether sums have to be finite: those of parts, and those with zeros of other groups."""
+        return self.parts > 1 or self.diagonal > 1
 
     @property
     def out_steps(self) -> Triple:
@@ -392,7 +398,7 @@ def _groups_on_diagonal(
     """
     again = assumed == MODERATE and not layout.accumulate
     last = layout.diff_dst_channels_last and layout.diff_src_channels_last
-    if parts != 1 or not (tiles.amx and again) or not _convolution_grouped.joins(problem, last):
+    if parts != 1 or not (tiles.amx and again) or not _convolution_diagonal.joins(problem, last):
         return 1
     most = DOT_K // max(problem.input_channels, problem.output_channels)
     return max(count for count in range(1, most + 1) if problem.groups % count == 0)

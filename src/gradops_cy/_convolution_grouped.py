@@ -5,37 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
-from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._rounding import up
-
-
-def joins(problem: ConvProblem, last: bool) -> bool:
-    """Return whether groups share AMX tiles of 32 channels, with zeros between them, as measured.
-
-    They are copied and stored in whole lines, and tiles begin and end less often; but the weights
-    are as many times larger. Whatever the batch: the bits of a result should not depend on it.
-    """
-    channels = max(problem.input_channels, problem.output_channels)
-    if not 4 <= channels <= 10 or prod(problem.kernel) == 1:
-        return False
-    if max(problem.strides) > 1:
-        return last and channels >= 8
-    return prod(problem.diff_dst) * (channels - 3) >= 600
-
-
-def on_diagonal(weights: Array, count: int) -> Array:
-    """Return (groups, O, I, D, H, W) weights with so many groups in one, and zeros between them."""
-    groups, outputs, inputs, *kernel = weights.shape
-    given = weights.view(f"u{weights.itemsize}")
-    given = given.reshape(groups // count, count, outputs, inputs, *kernel)
-    joined = np.zeros((groups // count, count, outputs, count, inputs, *kernel), given.dtype)
-    for number in range(count):
-        joined[:, number, :, number] = given[:, number]
-    return joined.reshape(groups // count, count * outputs, count * inputs, *kernel)
 
 
 def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float) -> float:

@@ -18,6 +18,7 @@ from gradops_cy import (
     _arrays,
     _convolution_blocks,
     _convolution_columns,
+    _convolution_diagonal,
     _convolution_grouped,
     _convolution_scatter,
     _convolution_taps,
@@ -173,7 +174,7 @@ class Plan:
             "broadcast": choice.broadcast,
             "paired": int(choice.paired),
             "abreast": choice.abreast,
-            "checks": int(choice.diagonal > 1),
+            "checks": int(choice.checks),
             "stride_columns": choice.stride_columns,
             "packed_apart": cut.packed_apart,
             "streams_panels": int(self._streams_panels),
@@ -277,7 +278,7 @@ class Plan:
         if self.choice.unfolds and self.cut.packed_apart == 1:
             return _convolution_unfold.by_product(self.problem, weights)
         if self.choice.diagonal > 1:
-            return _convolution_grouped.on_diagonal(weights, self.choice.diagonal)
+            return _convolution_diagonal.by_diagonal(weights, self.choice.diagonal)
         return weights
 
     def pack(self, weights: Array, packed: Array) -> bool:

@@ -132,11 +132,12 @@ def score(problem: ConvProblem, last: bool, lanes: int, speed: float, along: boo
     if outputs < 16:
         return 0.0
     # Cycles for a position: products, adds, and with channels apart its way across.
-    products = outputs * -(-count // lanes) / 2 / speed
-    adds = 5 * count / lanes
-    across = 0 if last else 0.3 * outputs
     if along:
         positions = prod(problem.diff_dst[1:])
         filled = positions / up(positions, lanes)
-        products, adds, across = outputs * count / lanes / 2 / filled, adds / 2, 0
+        products, adds, across = outputs * count / lanes / 2 / filled, 2.5 * count / lanes, 0.0
+    else:
+        products = outputs * -(-count // lanes) / 2 / speed
+        adds = 5 * count / lanes
+        across = 0 if last else 0.3 * outputs
     return 1.4 * outputs * count / lanes / 2 / (products + adds + across)

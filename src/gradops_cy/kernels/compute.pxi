@@ -134,6 +134,14 @@ cdef void clear_ends(char *rows, Py_ssize_t pitch, Py_ssize_t count, Py_ssize_t 
             memset(rows + i * pitch + used, 0, pitch - used)
 
 
+cdef inline int tile_vectors(const Work *work, Py_ssize_t vectors) noexcept nogil:
+    """Return how many of some vectors of positions the next tile takes."""
+    cdef int nv = <int> min(work.b.nv, vectors)
+    while tile_rows(nv) == 0:   # not every number of vectors makes a tile
+        nv -= 1
+    return nv
+
+
 cdef enum:
     AHEAD = 4       # tiles of positions
 
@@ -151,17 +159,16 @@ cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_
     cdef const Py_ssize_t *offset = <const Py_ssize_t *> s.pointers
     cdef Py_ssize_t size = work.size
     cdef Py_ssize_t begin = 0
-    cdef Py_ssize_t width, i, ahead
+    cdef Py_ssize_t vectors, width, i, ahead
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef char *target
     cdef int nv
     while begin < length:
-        nv = min(work.b.nv, (length - begin + work.lanes - 1) // work.lanes)
+        vectors = (length - begin + work.lanes - 1) // work.lanes
         if not work.b.windowed:
-            nv = max(1, min(nv, (length - begin) // work.lanes))
-        while tile_rows(nv) == 0:   # not every number of vectors makes a tile
-            nv -= 1
+            vectors = max(1, (length - begin) // work.lanes)
+        nv = tile_vectors(work, vectors)
         width = nv * work.lanes
         ahead = 0
         if not work.b.windowed and begin + width <= length:

@@ -65,12 +65,6 @@ cdef struct Held:
 
 cdef void fill_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                       Py_ssize_t chunk, const Scratch *s) noexcept nogil:
-    cdef Py_ssize_t used = chunk * work.size
-    cdef Py_ssize_t axis
-    if work.b.kernel == COLUMNS and work.b.windowed and first == 0:
-        for axis in range(3):
-            used *= work.axis[axis].window
-        clear_ends(s.window, work.b.window_bytes, 1, used)  # tiles run on past the last entry
     if work.b.unfold:
         unfold_window(work, task, group, first, chunk, s)
     elif work.b.kernel == PAIRS:

@@ -21,8 +21,8 @@ typedef struct {
     int dtype;
     int parts;                    /* of the sums, which are then scaled back */
     int accumulate;
-    int checks;                   /* whether sums are looked at, of which */
-    int fine;                     /* whether all, as those that were scaled back, are finite */
+    int checks;                   /* whether sums have to be finite, */
+    int fine;                     /* and whether all were */
     ptrdiff_t sums_pitch;         /* elements from row to row of sums */
     ptrdiff_t next, spans, rows;  /* spans that wait, and how many rows they have left */
     ptrdiff_t share;              /* rows that each step along k stores, */
@@ -31,13 +31,19 @@ typedef struct {
     WaitingRows waiting[WAITING];
 } Meanwhile;
 
+/* Whether rows of n sums are finite, those of parts scaled back. */
+static int check_rows(int parts, float *sums, ptrdiff_t pitch, ptrdiff_t rows, ptrdiff_t n) {
+    int fine = 1;
+    if (parts == 1) return rows_finite(sums, pitch, rows, n);
+    for (ptrdiff_t i = 0; i < rows; i++) fine &= unsplit(sums + i * pitch, n);
+    return fine;
+}
+
 static void store_waiting(Meanwhile *m, ptrdiff_t rows) {
     while (rows > 0 && m->rows > 0) {
         WaitingRows *w = m->waiting + m->next;
         ptrdiff_t n = rows < w->rows ? rows : w->rows;
-        if (m->parts > 1)
-            for (ptrdiff_t i = 0; i < n; i++) m->fine &= unsplit(w->sums + i * m->sums_pitch, w->n);
-        if (m->checks) m->fine &= rows_finite(w->sums, m->sums_pitch, n, w->n);
+        if (m->checks) m->fine &= check_rows(m->parts, w->sums, m->sums_pitch, n, w->n);
         store_rows(m->dtype, w->sums, m->sums_pitch, w->place, w->pitch, n, w->n, m->accumulate);
         w->sums += n * m->sums_pitch;
         w->place += n * w->pitch;

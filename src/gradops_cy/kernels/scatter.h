@@ -4,6 +4,16 @@
 
 #include "simd.h"
 
+/* The first n lanes of a vector, which may be all. */
+#define DEFINE_FIRST_LANES(suffix, ints, whole, lanes)                                             \
+    INLINE ints first_lanes_##suffix(ptrdiff_t n) {                                                \
+        static const whole kept[2 * lanes] = {[0 ... lanes - 1] = -1};                             \
+        return *(const ints *)(kept + lanes - n);                                                  \
+    }
+
+DEFINE_FIRST_LANES(f32, indices_f32, int32_t, LANES_F32)
+DEFINE_FIRST_LANES(f64, indices_f64, int64_t, LANES_F64)
+
 /* dst[t][j * step + i] += src[t][j * pitch + i] for i < n, j < count, t < rows. Whole vectors are
  * added, the last one with zeros past the run: sums begin at +0 and never become -0, so that these
  * change no bit.
@@ -11,14 +21,13 @@
  * Runs of a row overlap, and a load that overlaps a vector just stored waits for it: positions are
  * taken `phases` apart, and all rows in turn. Which come first depends only on their own number,
  * `first` and on. */
-#define DEFINE_ADD_RUNS(suffix, real, vec, ints, whole, lanes)                                     \
+#define DEFINE_ADD_RUNS(suffix, real, vec, ints, lanes)                                            \
     INLINE void add_runs_of_##suffix(const int vectors, ptrdiff_t rows, const real *const *src,    \
                                      ptrdiff_t pitch, real *const *dst, ptrdiff_t step,            \
                                      ptrdiff_t n, ptrdiff_t first, ptrdiff_t count,                \
                                      ptrdiff_t phases) {                                           \
         const int last = vectors - 1;                                                              \
-        ints keep;                                                                                 \
-        for (int l = 0; l < lanes; l++) keep[l] = -(whole)(last * lanes + l < n);                  \
+        const ints keep = first_lanes_##suffix(n - last * lanes);                                  \
         for (ptrdiff_t phase = 0; phase < phases; phase++) {                                       \
             ptrdiff_t begin = (phase + phases - first % phases) % phases;                          \
             for (ptrdiff_t t = 0; t < rows; t++) {                                                 \
@@ -47,22 +56,21 @@
         else add_runs_of_##suffix(vectors, rows, src, pitch, dst, step, n, first, count, phases);  \
     }
 
-DEFINE_ADD_RUNS(f32, float, vec_f32, indices_f32, int32_t, LANES_F32)
-DEFINE_ADD_RUNS(f64, double, vec_f64, indices_f64, int64_t, LANES_F64)
+DEFINE_ADD_RUNS(f32, float, vec_f32, indices_f32, LANES_F32)
+DEFINE_ADD_RUNS(f64, double, vec_f64, indices_f64, LANES_F64)
 
 /* dst[i] += src[i] for i < n, in whole vectors as above. */
-#define DEFINE_ADD_ROW(suffix, real, vec, ints, whole, lanes)                                      \
+#define DEFINE_ADD_ROW(suffix, real, vec, ints, lanes)                                             \
     INLINE void add_row_##suffix(const real *src, real *dst, ptrdiff_t n) {                        \
-        static const whole kept[2 * lanes] = {[0 ... lanes - 1] = -1};                             \
         ptrdiff_t i = 0;                                                                           \
         for (; i + lanes <= n; i += lanes) *(vec *)(dst + i) += *(const vec *)(src + i);           \
         if (i == n) return;                                                                        \
-        ints keep = *(const ints *)(kept + lanes - (n - i));                                       \
+        const ints keep = first_lanes_##suffix(n - i);                                             \
         *(vec *)(dst + i) += (vec)(*(const ints *)(src + i) & keep);                               \
     }
 
-DEFINE_ADD_ROW(f32, float, vec_f32, indices_f32, int32_t, LANES_F32)
-DEFINE_ADD_ROW(f64, double, vec_f64, indices_f64, int64_t, LANES_F64)
+DEFINE_ADD_ROW(f32, float, vec_f32, indices_f32, LANES_F32)
+DEFINE_ADD_ROW(f64, double, vec_f64, indices_f64, LANES_F64)
 
 static void add_row(int f64, const void *src, void *dst, ptrdiff_t n) {
     if (f64) add_row_f64(src, dst, n);

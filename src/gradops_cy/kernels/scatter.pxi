@@ -162,6 +162,16 @@ cdef int multiply_share(const Work *work, Py_ssize_t thread, Py_ssize_t threads,
     return 1 - fine
 
 
+cdef inline Py_ssize_t box_row(const Work *work, const Box *box, const Patch *p, Py_ssize_t r,
+                               const Py_ssize_t *tap) noexcept nogil:
+    """Return the row of a plane of the box that a row of columns adds to, or -1 outside."""
+    cdef Py_ssize_t d = p.d * work.axis[0].out_step + tap[0] - box.begin[0]
+    cdef Py_ssize_t h = (p.h + r) * work.axis[1].out_step + tap[1] - box.begin[1]
+    if 0 <= d < box.extent[0] and 0 <= h < box.extent[1]:
+        return d * box.extent[1] + h
+    return -1
+
+
 cdef void scatter_patch(const Work *work, const Box *box, const Patch *p, const char *product,
                         char *pointers) noexcept nogil:
     """Add the columns of a product to the sums of the block, leaving out rows outside."""
@@ -171,7 +181,7 @@ cdef void scatter_patch(const Work *work, const Box *box, const Patch *p, const 
     cdef Py_ssize_t pitch = work.b.result_pitch
     cdef const char **src = <const char **> pointers
     cdef char **dst = <char **> pointers + work.taps
-    cdef Py_ssize_t r, t, d, h, i, inside, shift
+    cdef Py_ssize_t r, t, row, i, inside, shift
     cdef const Py_ssize_t *tap
     cdef const Py_ssize_t *run
     for r in range(p.rows):
@@ -181,12 +191,10 @@ cdef void scatter_patch(const Work *work, const Box *box, const Patch *p, const 
             inside = 0
             for t in range(work.taps):
                 tap = work.tap + 3 * t
-                d = p.d * work.axis[0].out_step + tap[0] - box.begin[0]
-                h = (p.h + r) * work.axis[1].out_step + tap[1] - box.begin[1]
-                if 0 <= d < box.extent[0] and 0 <= h < box.extent[1]:
+                row = box_row(work, box, p, r, tap)
+                if row >= 0:
                     src[inside] = product + (tap[2] + run[2]) * size
-                    dst[inside] = box.sums + size * (
-                        (d * box.extent[1] + h) * work.b.box_pitch + shift)
+                    dst[inside] = box.sums + size * (row * work.b.box_pitch + shift)
                     inside += 1
             add_runs(work.f64, inside, src, pitch, dst, step, run[1], p.w, p.width, run[3])
         product += p.width * pitch * size

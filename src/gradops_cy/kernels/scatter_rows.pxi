@@ -19,6 +19,12 @@ cdef inline Py_ssize_t patch_row(const Work *work, Py_ssize_t width) noexcept no
     return width
 
 
+cdef inline Py_ssize_t place_in_row(const Work *work, Py_ssize_t w) noexcept nogil:
+    """Return where the sum at `w` of a row of the box stands among its residues."""
+    cdef Py_ssize_t stride = work.axis[2].out_step
+    return w % stride * (work.b.box_pitch // work.b.input_channels // stride) + w // stride
+
+
 cdef void multiply_run(const Work *work, Py_ssize_t group, Py_ssize_t first, Py_ssize_t kc,
                        const char *source, Py_ssize_t pitch, Py_ssize_t count, Py_ssize_t ahead,
                        char *product, const Scratch *s) noexcept nogil:
@@ -33,9 +39,7 @@ cdef void multiply_run(const Work *work, Py_ssize_t group, Py_ssize_t first, Py_
     for k in range(kc):
         offset[k] = k * (pitch // size)
     while begin < count:
-        nv = <int> min(work.b.nv, (count - begin + work.lanes - 1) // work.lanes)
-        while tile_rows(nv) == 0:   # not every number of vectors makes a tile
-            nv -= 1
+        nv = tile_vectors(work, (count - begin + work.lanes - 1) // work.lanes)
         for i in range(work.blocks):
             block = work.block + 4 * i
             run_columns(work.f64, <int> block[1], nv, kc,
@@ -67,7 +71,7 @@ cdef void multiply_rows(const Work *work, const Task *task, Py_ssize_t group, co
         kc = min(work.b.chunk, outputs - first)
         for r in range(rows):
             source = source_at(work, task, group, p.d, p.h + r, p.w) + first * x.stride[1]
-            target = product + r * patch_row(work, width) * work.size
+            target = product + r * patch_row(work, p.width) * work.size
             multiply_run(work, group, first, kc, source, x.stride[1], whole,
                          ROWS_AHEAD * work.b.nv * work.lanes, target, s)
             if whole < width:
@@ -82,27 +86,25 @@ cdef void multiply_rows(const Work *work, const Task *task, Py_ssize_t group, co
 cdef void scatter_rows(const Work *work, const Box *box, const Patch *p,
                        const char *product) noexcept nogil:
     """Add the columns of a product to the sums of the block, leaving out rows outside."""
-    cdef Py_ssize_t stride = work.axis[2].out_step
     cdef Py_ssize_t channels = work.b.input_channels
     cdef Py_ssize_t pitch = work.b.result_pitch * work.size
-    cdef Py_ssize_t row = work.b.box_pitch // channels
-    cdef Py_ssize_t first = p.w * stride - box.begin[2]
-    cdef Py_ssize_t r, i, t, d, h, c, shift, place
+    cdef Py_ssize_t width = work.b.box_pitch // channels
+    cdef Py_ssize_t plane = box.extent[0] * box.extent[1]
+    cdef Py_ssize_t first = p.w * work.axis[2].out_step - box.begin[2]
+    cdef Py_ssize_t r, i, t, c, row, shift, place
     cdef const Py_ssize_t *tap
     cdef const Py_ssize_t *run
     for r in range(p.rows):
         for i in range(work.classes):
             run = work.residue + 5 * i
-            shift = first + run[0]
-            shift = shift % stride * (row // stride) + shift // stride
+            shift = place_in_row(work, first + run[0])
             for t in range(work.taps):
                 tap = work.tap + 3 * t
-                d = p.d * work.axis[0].out_step + tap[0] - box.begin[0]
-                h = (p.h + r) * work.axis[1].out_step + tap[1] - box.begin[1]
-                if not (0 <= d < box.extent[0] and 0 <= h < box.extent[1]):
+                row = box_row(work, box, p, r, tap)
+                if row < 0:
                     continue
                 for c in range(channels):
-                    place = ((c * box.extent[0] + d) * box.extent[1] + h) * row + shift
+                    place = (c * plane + row) * width + shift
                     add_row(work.f64, product + (tap[2] + run[2] + c) * pitch,
                             box.sums + place * work.size, p.width)
         product += patch_row(work, p.width) * work.size
@@ -113,11 +115,10 @@ cdef void store_box_rows(const Work *work, const Task *task, Py_ssize_t group, c
     cdef const Tensor *y = &work.diff_src
     cdef Py_ssize_t stride = work.axis[2].out_step
     cdef Py_ssize_t channels = work.b.input_channels
-    cdef Py_ssize_t row = work.b.box_pitch // channels
     cdef const char **residue = <const char **> s.pointers
     cdef const char *sums = box.sums
     cdef const char *line
-    cdef Py_ssize_t c, d, h, i, w
+    cdef Py_ssize_t c, d, h, i
     cdef char *dst
     for c in range(channels):
         for d in range(box.extent[0]):
@@ -126,11 +127,10 @@ cdef void store_box_rows(const Work *work, const Task *task, Py_ssize_t group, c
                 dst += (box.begin[0] + d) * y.stride[2] + (box.begin[1] + h) * y.stride[3]
                 dst += (box.begin[2] + box.margin) * y.stride[4]
                 for i in range(stride):
-                    w = box.margin + i
-                    residue[i] = sums + (w % stride * (row // stride) + w // stride) * work.size
+                    residue[i] = sums + place_in_row(work, box.margin + i) * work.size
                 line = residue[0]
                 if stride > 1:
                     interleave(<int> work.size, stride, residue, box.extent[2], s.staging)
                     line = s.staging
                 store_row(work.b.dtype, line, 1, dst, y.stride[4], box.extent[2], work.accumulate)
-                sums += row * work.size
+                sums += work.b.box_pitch // channels * work.size

@@ -165,18 +165,14 @@ cdef int check_class(const Work *work, const Py_ssize_t *count, const Results *r
     cdef Py_ssize_t rows = r.channels if r.position_pitch == 1 else count[2]
     cdef Py_ssize_t length = count[2] if r.position_pitch == 1 else r.channels
     cdef Py_ssize_t pitch[3]
-    cdef Py_ssize_t jd, jh, i
+    cdef Py_ssize_t jd, jh
     cdef float *row
     cdef int fine = 1
     class_pitch(work, count, pitch)
     for jd in range(count[0]):
         for jh in range(count[1]):
             row = <float *> c + (jd * pitch[0] + jh * pitch[1]) * r.position_pitch
-            if work.b.checks:
-                fine &= rows_finite(row, work.b.result_pitch, rows, length)
-                continue
-            for i in range(rows):
-                fine &= unsplit(row + i * work.b.result_pitch, length)
+            fine &= check_rows(work.b.parts, row, work.b.result_pitch, rows, length)
     return fine
 
 
@@ -194,7 +190,7 @@ cdef void store_classes(const Work *work, const Task *task, Py_ssize_t group,
         residue = work.residue + 5 * c
         if class_positions(work, task, residue, count):
             result = s.result + used * result_unit(work)
-            if work.b.parts > 1 or work.b.checks:
+            if work.b.checks:
                 fine[0] &= check_class(work, count, &results, result)
             store_class(work, &results, residue, count, result, s.staging)
             used += class_extent(work, count)

@@ -16,7 +16,6 @@ cdef extern from "finite.h" nogil:
     int all_finite(int f64, const void *x, Py_ssize_t n) noexcept
     int all_finite_bf16(const unsigned short *x, Py_ssize_t n) noexcept
     int all_finite_of(int dtype, const void *x, Py_ssize_t n) noexcept
-    int rows_finite(const float *x, Py_ssize_t pitch, Py_ssize_t rows, Py_ssize_t n) noexcept
 
 
 cdef inline Py_ssize_t run_places(Py_ssize_t taps) noexcept nogil:

@@ -165,6 +165,9 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef const char *base = x.data + task.image * x.stride[0]
     cdef const char *src
     base += (group * work.b.source_channels + first) * x.stride[1]
+    # Tiles run on past the last entry.
+    if work.b.kernel == COLUMNS and first == 0:
+        clear_ends(window, work.b.window_bytes, 1, plane * chunk * size)
     # Rows of channels fill themselves up.
     if work.b.parts == 1 and window_depth(work, chunk) > chunk and x.stride[1] != size:
         memset(window, 0, work.b.planes * plane * pitch * size)

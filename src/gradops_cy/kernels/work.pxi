@@ -54,6 +54,8 @@ cdef extern from "meanwhile.h" nogil:
         Py_ssize_t lines
         const char *ahead
         const char *ahead_end
+    int check_rows(int parts, float *sums, Py_ssize_t pitch, Py_ssize_t rows,
+                   Py_ssize_t n) noexcept
     void store_waiting(Meanwhile *m, Py_ssize_t rows) noexcept
     void let_wait(Meanwhile *m, void *sums, char *place, Py_ssize_t pitch, Py_ssize_t rows,
                   Py_ssize_t n) noexcept
@@ -130,7 +132,7 @@ cdef struct Blocking:
     int broadcast       # GROUPED: lanes of a vector that is of one group, all or half of them; or 0
     int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
     int abreast         # DOT: groups that are taken for one; or 1
-    int checks          # DOT: sums that are not finite are not as they should be
+    int checks          # DOT, PAIRS: sums have to be finite
     int along_rows      # DEPTHWISE, SCATTER: lanes are positions of a row
     int stride_columns  # DEPTHWISE: columns of diff_dst that are summed side by side; or 1
     int packed_apart    # unfolded taps that are packed by themselves; or 1

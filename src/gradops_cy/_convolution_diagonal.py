@@ -1,0 +1,35 @@
+"""Groups of few channels that DOT takes for one: blocks on the diagonal of its weights."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from gradops_cy._arrays import Array
+from gradops_cy._convolution_problem import ConvProblem
+
+
+def joins(problem: ConvProblem, last: bool) -> bool:
+    """Return whether groups share AMX tiles of 32 channels, with zeros between them, as measured.
+
+    They are copied and stored in whole lines, and tiles begin and end less often; but the weights
+    are as many times larger. Whatever the batch: the bits of a result should not depend on it.
+    """
+    channels = max(problem.input_channels, problem.output_channels)
+    if not 4 <= channels <= 10 or prod(problem.kernel) == 1:
+        return False
+    if max(problem.strides) > 1:
+        return last and channels >= 8
+    return prod(problem.diff_dst) * (channels - 3) >= 600
+
+
+def by_diagonal(weights: Array, count: int) -> Array:
+    """Return (groups, O, I, D, H, W) weights with so many groups in one, and zeros between them."""
+    groups, outputs, inputs, *kernel = weights.shape
+    given = weights.view(f"u{weights.itemsize}")
+    given = given.reshape(groups // count, count, outputs, inputs, *kernel)
+    joined = np.zeros((groups // count, count, outputs, count, inputs, *kernel), given.dtype)
+    for number in range(count):
+        joined[:, number, :, number] = given[:, number]
+    return joined.reshape(groups // count, count * outputs, count * inputs, *kernel)
