@@ -8,7 +8,7 @@ import pytest
 from gradops_cy import _convolution_cut, _convolution_depthwise, _processor
 from gradops_cy import _convolution_plan as plans
 from gradops_cy._convolution_depthwise import along_rows as along_rows_of
-from gradops_cy._convolution_depthwise import stride_columns
+from gradops_cy._convolution_depthwise import row_classes, stride_columns
 from tests import forced
 from tests.cases import POINTWISE, every_dtype, every_format, layer
 from tests.forced import assert_cuts_do_not_change_a_bit, assert_value_reaches_what_it_touches
@@ -97,6 +97,79 @@ def test_special_values(value, data_format, dtype):
     assert_value_reaches_what_it_touches(case_of(4, 2, 5, dtype, data_format), value)
 
 
+# -- residue classes of a row together ------------------------------------------------------------
+
+
+def strided(kernel, width, dtype, data_format="NXC", **changes):
+    """Return a layer of stride 2 along its rows, `width` of them in diff_dst."""
+    case = layer("1-1-9-1-1-0", groups=37)
+    changes = {"dst": (5, width), "kernel": (3, kernel), "strides": (2, 2), **changes}
+    return replace(in_format(case, data_format, dtype), batch=2, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "classes"),
+    [
+        ({}, 2),
+        ({"strides": (1, 2, 1)}, 1),
+        ({"strides": (1, 1, 3)}, 1),
+        ({"dilations": (1, 1, 3)}, 1),
+        ({"kernel": (1, 4, 1)}, 1),  # a class without taps
+        ({"diff_src": (1, 8, 1)}, 1),
+        ({"transposed": True}, 1),
+    ],
+)
+def test_classes_that_go_together(changes, classes):
+    assert row_classes(replace(PROBLEM, **{"transposed": False, **changes})) == classes
+
+
+@every_dtype
+@pytest.mark.parametrize("begin", [0, 1, 2, 3])
+@pytest.mark.parametrize("width", [1, 2, 7, 20])
+@pytest.mark.parametrize("kernel", range(2, 11))
+def test_every_kernel_with_strides(kernel, width, begin, dtype):
+    for end in (0, 1, 2):
+        if 2 * (width - 1) + kernel > begin + end:
+            case = strided(kernel, width, dtype, pads_begin=(1, begin), pads_end=(0, end))
+            case.check(large=True)
+
+
+@every_dtype
+@every_format
+@pytest.mark.parametrize("view", ["contiguous", "spaced", "inside", "reversed"])
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("groups", [1, 3, 16, 150])
+def test_views_with_strides(groups, accumulate, view, data_format, dtype):
+    pads = {"pads_begin": (1, 2), "pads_end": (2, 1)}
+    case = strided(5, 11, dtype, data_format, groups=groups, **pads)
+    case.check(view=view, out_view=view, accumulate=accumulate, large=True)
+
+
+@every_dtype
+@every_format
+@pytest.mark.parametrize("dst", [(41,), (3, 4, 15)])
+def test_other_ranks_with_strides(dst, data_format, dtype):
+    rank = len(dst)
+    extents = {"dst": dst, "kernel": (3,) * rank, "strides": (2,) * rank, "dilations": (1,) * rank}
+    pads = {"pads_begin": (1,) * rank, "pads_end": (1,) * rank}
+    replace(strided(3, 1, dtype, data_format), **extents, **pads).check()
+
+
+@every_dtype
+@every_format
+def test_cuts_with_strides_do_not_change_a_bit(monkeypatch, data_format, dtype):
+    case = strided(3, 40, dtype, data_format, pads_begin=(1, 1), pads_end=(0, 0))
+    assert_cuts_do_not_change_a_bit(monkeypatch, case)
+
+
+@every_dtype
+@every_format
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_special_values_with_strides(value, data_format, dtype):
+    case = strided(3, 9, dtype, data_format, pads_begin=(1, 1), pads_end=(0, 0))
+    assert_value_reaches_what_it_touches(case, value)
+
+
 # -- more than caches hold -------------------------------------------------------------------------
 
 
@@ -110,6 +183,8 @@ def test_rows_past_the_caches(monkeypatch, channels, accumulate, view, dtype):
     cases = [case, replace(case, kernel=(1, 2), pads_begin=(0, 2), pads_end=(0, 1))]
     cases.append(replace(case, strides=(2, 1), dilations=(1, 2), pads_begin=(1, 2)))
     cases.append(replace(case, transposed=True, weights_format="XOI", strides=(1, 2)))
+    cases.append(replace(case, strides=(2, 2), pads_begin=(1, 1)))
+    cases += [in_format(case, "NCX", dtype) for case in cases]
     for case in cases:
         arrays = case.formatted(*case.arrays())
         results = [case.call(*arrays)]

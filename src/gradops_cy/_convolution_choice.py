@@ -175,6 +175,13 @@ class Choice:
         return _convolution_depthwise.stride_columns(self.problem, self.lanes)
 
     @property
+    def row_classes(self) -> int:
+        """Residue classes of a row that DEPTHWISE computes together, or 1."""
+        if self.kernel != DEPTHWISE or self.zero_first:
+            return 1
+        return _convolution_depthwise.row_classes(self.problem)
+
+    @property
     def unit(self) -> int:
         """Channels that an entry of a DOT window has a multiple of."""
         return self.depth // self.beside

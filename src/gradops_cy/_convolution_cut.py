@@ -45,7 +45,7 @@ _LINE = 64
 NARROW_PIXEL = 256
 LONG_ROW = 1 << 18
 # Positions of a box that are transposed at a time: long runs of each channel, but in cache.
-BOX_RUN = 512
+BOX_RUN = 384
 
 
 def resized(block: Triple, axis: int, extent: int) -> Triple:
@@ -206,14 +206,18 @@ class Cut:
 
     # -- results in scratch ----------------------------------------------------------------
 
-    @property
-    def streams(self) -> bool:
-        """Whether results in place go past the caches: none holds them, nothing is added."""
+    @cached_property
+    def _past_the_caches(self) -> bool:
+        """Whether no cache holds the result, to which nothing is added."""
         problem = self.choice.given
         result = problem.diff_src_bytes
         large = _processor.past_the_caches(result, result + problem.diff_dst_bytes)
-        plain = self.direct and not self.choice.layout.accumulate
-        return large and plain and self.choice.kernel not in (COLUMNS, PAIRS)
+        return large and not self.choice.layout.accumulate
+
+    @property
+    def streams(self) -> bool:
+        """Whether results in place go past the caches."""
+        return self._past_the_caches and self.direct and self.choice.kernel not in (COLUMNS, PAIRS)
 
     @property
     def touches(self) -> bool:
@@ -221,7 +225,8 @@ class Cut:
         problem = self.choice.given
         both = problem.diff_dst_bytes + problem.diff_src_bytes
         large = _processor.past_the_caches(both, both)
-        plain = self.choice.out_steps[2] == 1 and not self.choice.windowed
+        whole_rows = self.choice.out_steps[2] == self.choice.row_classes
+        plain = whole_rows and not self.choice.windowed
         pixel = problem.groups * problem.itemsize
         # Halves of narrow pixels arrive faster than they are converted.
         waits = problem.itemsize >= 4 or pixel > NARROW_PIXEL
@@ -230,8 +235,12 @@ class Cut:
 
     @property
     def stages(self) -> bool:
-        """Whether DEPTHWISE's results, where they are no whole lines, are streamed from scratch."""
-        return self.streams and (self.touches or self.choice.along_rows)
+        """Whether results of channels by themselves are streamed from scratch.
+
+        DEPTHWISE's in place, where they are no whole lines, and those of boxes.
+        """
+        in_place = self.streams and (self.touches or self.choice.along_rows)
+        return in_place or (self._past_the_caches and self.choice.boxed)
 
     @property
     def result_positions(self) -> int:
@@ -349,7 +358,7 @@ class Cut:
             min(16, need.sums) * width * step,
             2 * DOT_K * source.window if choice.parts > 1 else 0,
             17 * streams * (width + 1) + choice.lanes if streams > 1 else 0,
-            16 * BOX_RUN if choice.boxed else 0,
+            17 * BOX_RUN if choice.boxed else 0,
         )
         sizes = {
             "zero_bytes": need.zeros * size,
@@ -519,10 +528,12 @@ def _lanes_need(cut: Cut) -> _Need:
     if choice.windowed:
         window = channels * prod(axis.extent for axis in cut.axes)
         results = pitch * prod(map(mul, cut.block, choice.out_steps))
-    if cut.stages:
-        results = cut.block[2] * pitch + _LINE // choice.size
+    elif cut.stages:
+        results = cut.block[2] * choice.row_classes * pitch + _LINE // choice.size
     # Tables, and weights that fill two vectors.
     pointers = choice.work.most * (8 + 2 * choice.lanes * choice.size // 8)
+    if choice.row_classes > 1:  # their weights without gaps
+        pointers += (len(choice.taps) * channels + choice.lanes) * choice.size // 8 + 1
     if choice.stride_columns > 1:
         # The weights without gaps, and sums of some positions or of all that one reads.
         inner = cut.strip * up(choice.stride_columns * channels, choice.lanes)

@@ -13,6 +13,8 @@ SHORT_ROW = 24
 ROWS = 4
 # Positions of which sums of columns are in scratch.
 STRIP = 16
+# The stride for which there are tiles of all residue classes of a row.
+STRIDE = 2
 
 
 def along_rows(problem: ConvProblem, lanes: int) -> bool:
@@ -42,3 +44,13 @@ def stride_columns(problem: ConvProblem, lanes: int) -> int:
     taps = prod(problem.kernel) // stride
     apart, beside = stride * up(channels, lanes), up(stride * channels, lanes)
     return stride if 1.1 * (beside * taps + 3 * apart) < apart * taps else 1
+
+
+def row_classes(problem: ConvProblem) -> int:
+    """Return how many residue classes of a row are computed together, or 1.
+
+    Where the taps of a row read column after column, and each class has one.
+    """
+    stride = 1 if problem.transposed else problem.strides[2]
+    together = stride == STRIDE and problem.dilations[2] == 1
+    return stride if together and min(problem.kernel[2], problem.diff_src[2]) >= stride else 1

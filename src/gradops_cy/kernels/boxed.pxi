@@ -21,11 +21,12 @@ cdef int compute_lanes(const Work *work, const Task *task, int dtype, const Tens
     `x` and `y` are the tensors at its image and first channels, of which `readable` lie next to each
     other in `x`.
     """
-    cdef Py_ssize_t c
+    cdef Py_ssize_t c = task.class_begin
     if work.b.kernel == GROUPED:
         return compute_grouped(work, task, dtype, x, y, readable, s)
-    for c in range(task.class_begin, task.class_end):
+    while c < task.class_end:
         compute_depthwise(work, task, work.residue + 5 * c, dtype, x, y, s)
+        c += work.b.row_classes
     return 0
 
 
@@ -45,7 +46,7 @@ cdef void join_rows(const Tensor *tensor, const Py_ssize_t *whole,
 
 cdef inline Py_ssize_t staged_positions(const Work *work) noexcept nogil:
     """Return how many positions of a box are transposed at a time."""
-    return work.b.staging_bytes // (TRANSPOSE_ROWS * work.size)
+    return work.b.staging_bytes // ((TRANSPOSE_ROWS + 1) * work.size)
 
 
 cdef void read_box(const Work *work, const Tensor *x, const Py_ssize_t *low, const Py_ssize_t *high,
@@ -72,6 +73,27 @@ cdef void read_box(const Work *work, const Tensor *x, const Py_ssize_t *low, con
                 dst += count * window.stride[4]
 
 
+cdef void stream_channels(const Work *work, const Results *r, const char *src, char *dst,
+                          Py_ssize_t count, char *staging) noexcept nogil:
+    """Store `count` positions that follow each other in diff_src, past the caches."""
+    cdef Py_ssize_t unit = element_size(work.b.dtype)
+    cdef char *converted = staging + TRANSPOSE_ROWS * count * work.size
+    cdef char *line
+    cdef Py_ssize_t first = 0
+    cdef Py_ssize_t c, rows
+    while first < r.channels:
+        rows = min(TRANSPOSE_ROWS, r.channels - first)
+        transpose(work.size, src + first * work.size, r.position_pitch, staging, count, NULL, count,
+                  rows)
+        for c in range(rows):
+            line = staging + c * count * work.size
+            if unit < work.size:
+                store_row(work.b.dtype, line, 1, converted, unit, count, 0)
+                line = converted
+            stream(line, dst + (first + c) * work.diff_src.stride[1], count * unit)
+        first += rows
+
+
 cdef void write_box(const Work *work, const Tensor *box, const Py_ssize_t *extents,
                     Py_ssize_t channels, const Tensor *y, char *staging) noexcept nogil:
     """Store a box of results to where `y` begins."""
@@ -79,8 +101,10 @@ cdef void write_box(const Work *work, const Tensor *box, const Py_ssize_t *exten
     cdef Py_ssize_t whole[3]
     cdef Py_ssize_t extent[3]
     cdef Py_ssize_t axis, d, h, run, count
+    cdef bint streams = work.b.stages and y.stride[4] == element_size(work.b.dtype)
     cdef const char *src = box.data
     cdef char *dst
+    cdef char *row
     cdef Results results
     results.channels = channels
     results.channel_pitch, results.position_pitch = 1, work.b.result_pitch
@@ -93,7 +117,11 @@ cdef void write_box(const Work *work, const Tensor *box, const Py_ssize_t *exten
             dst = y.data + d * y.stride[2] + h * y.stride[3]
             for run in range((extent[2] + most - 1) // most):
                 count = min(most, extent[2] - run * most)
-                store_line(work, &results, src, dst + run * most * y.stride[4], count, staging)
+                row = dst + run * most * y.stride[4]
+                if streams:
+                    stream_channels(work, &results, src, row, count, staging)
+                else:
+                    store_line(work, &results, src, row, count, staging)
                 src += count * box.stride[4]
 
 

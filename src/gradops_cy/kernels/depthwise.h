@@ -34,6 +34,8 @@ typedef struct {
     int sliding;                    /* taps slide: */
     ptrdiff_t slides;
     const Slide *slide;             /* [slides], each beginning with the tap after the one before's */
+    int classes;                    /* 2: entry j + tap is what position 2 j + tap reads */
+    ptrdiff_t before;               /* positions that are not written, for the first to be even */
     int accumulate;
     int streams;                    /* whole vectors of the computing type go past the caches */
     void *sums;                     /* where sums go in the type that computes, from position */

@@ -19,6 +19,8 @@ cdef extern from "depthwise.h" nogil:
         int sliding
         Py_ssize_t slides
         const Slide *slide
+        int classes
+        Py_ssize_t before
         int accumulate
         int streams
         void *sums
@@ -40,6 +42,7 @@ cdef extern from "depthwise.h" nogil:
                   Py_ssize_t channels, char *dst) noexcept
 
 include "depthwise_columns.pxi"
+include "depthwise_classes.pxi"
 
 
 cdef Py_ssize_t slides_of(const Py_ssize_t *reach, Py_ssize_t taps, Py_ssize_t step) noexcept nogil:
@@ -110,7 +113,8 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
                             const Scratch *s) noexcept nogil:
     """Compute a residue class of a range of channels (each a group of its own).
 
-    `x` and `y` are the tensors at the task's image and first channel.
+    Or it and those beside it in its rows. `x` and `y` are the tensors at the task's image and first
+    channel.
     """
     cdef const Axis *depth = &work.axis[0]
     cdef const Axis *height = &work.axis[1]
@@ -128,7 +132,9 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     cdef Py_ssize_t pitch = work.b.group_panel
     cdef Py_ssize_t taps = 0
     cdef Py_ssize_t count = positions(width, task.start[2], residue[2])
-    cdef Py_ssize_t t, jd, jh, yd, yh
+    cdef Py_ssize_t classes = work.b.row_classes
+    cdef Py_ssize_t rows = 0
+    cdef Py_ssize_t t, r, jd, jh, yd, yh
     cdef Py_ssize_t pixel = channels * element_size(dtype)
     cdef bint joined = joins_columns(work, task, x, dtype)
     cdef bint dense = x.stride[4] == pixel and y.stride[4] == pixel
@@ -141,6 +147,8 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         reach[taps] = width.offset[tap[3 * taps + 2]] + task.start[2] * width.in_step
         offset[taps] = reach[taps] * x.stride[4]
         taps += 1
+    if taps > 0:
+        rows = all_taps // taps
     span.flat = (dense and 2 * channels <= work.lanes and width.in_step == 1
                  and width.out_step == 1)
     span.slides = slides_of(reach, taps, width.in_step)
@@ -155,12 +163,21 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
             slide[t].offset = offset[t]
             clip_run(reach[t], width.in_step, count + slide[t].taps - 1, width.source,
                      &slide[t].low, &slide[t].high)
+    weights = work.weights + work.size * (residue[3] * work.b.group_panel + task.group)
+    span.classes, span.before = classes, 0
+    span.dst_step = width.out_step * y.stride[4]
+    if classes > 1:
+        count = min(classes * width.block, width.result - classes * task.start[2])
+        span.dst_step, span.slides, span.sliding = y.stride[4], 1, True
+        if rows > 0:
+            slide.offset = x.stride[4] * join_classes(work, task, residue, rows, count, slide,
+                                                      &span.before, copied)
+            weights, taps, pitch = copied, width.taps, channels
     # Few channels are read and written in the order of memory anyway.
     touches = work.b.touches and dense and not span.flat and not joined
     stages = touches and work.b.stages and not work.streams
     span.row, span.weight, span.offset = row, weight, offset
     span.sums = NULL
-    weights = work.weights + work.size * (residue[3] * work.b.group_panel + task.group)
     if span.flat:
         weights, pitch = copied, 2 * work.lanes
         repeat_weights(work, task, residue[3], all_taps, copied)
@@ -169,23 +186,22 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         join_weights(work, task, residue[3], all_taps, copied)
     span.weight_pitch = pitch
     span.step = width.in_step * x.stride[4]
-    span.dst_step = width.out_step * y.stride[4]
     span.accumulate = work.accumulate and work.b.direct
     span.streams = work.streams
     for jd in range(positions(depth, task.start[0], residue[0])):
         for jh in range(positions(height, task.start[1], residue[1])):
-            span.rows = t = 0
-            while t < all_taps:
+            span.rows = 0
+            for r in range(rows):
+                t = r * (all_taps // rows)
                 yd = source_of(depth, task.start[0], tap[3 * t], jd)
                 yh = source_of(height, task.start[1], tap[3 * t + 1], jh)
                 if yd >= 0 and yh >= 0:
                     row[span.rows] = x.data + yd * x.stride[2] + yh * x.stride[3]
-                    weight[span.rows] = weights + work.size * t * pitch
+                    weight[span.rows] = weights + work.size * r * taps * pitch
                     span.rows += 1
-                t += taps
             dst = y.data + ((task.start[0] + jd) * depth.out_step + residue[0]) * y.stride[2]
             dst += ((task.start[1] + jh) * height.out_step + residue[1]) * y.stride[3]
-            dst += task.start[2] * span.dst_step + residue[2] * y.stride[4]
+            dst += (task.start[2] * width.out_step + residue[2]) * y.stride[4]
             place = dst
             if stages:
                 dst = lines_for(s, place)
@@ -197,7 +213,8 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
                 run_joined(work, &span, dtype, channels, reach, taps, count,
                            copied + all_taps * pitch * work.size, dst)
             elif span.sliding:
-                run_sliding_span(dtype, &span, 0, count, 0, channels, dst)
+                run_sliding_span(dtype, &span, 0, span.before + count, 0, channels,
+                                 dst - span.before * span.dst_step)
             else:
                 run_spans(work, &span, dtype, channels, reach, taps, count, weight, offset, dst)
             if stages:

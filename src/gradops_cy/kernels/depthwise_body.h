@@ -10,43 +10,50 @@
         VEC w[width][SPAN_NV];                                                                     \
         UNROLL for (int t = 0; t < width; t++, weight += pitch)                                    \
             UNROLL for (int v = 0; v < nv; v++) w[t][v] = *(const VEC *)(weight + v * LANES);      \
-        UNROLL for (int e = 0; e < mr + width - 1; e++, source += span->step) {                    \
-            if (slides && (size_t)(tap + e - low) >= inside) continue;                             \
+        UNROLL for (int e = 0; e < (mr + width - 2) / classes + 1; e++, source += span->step) {    \
+            if (slides && (size_t)(tap / classes + e - low) >= inside) continue;                   \
             HOLD(source);                                                                          \
             UNROLL for (int v = 0; v < nv; v++) {                                                  \
                 VEC x = NAME(read)(source + v * LANES * SIZE, v == nv - 1 ? last : LANES);         \
                 if (width > 1) HOLD_VECTOR(x);                                                     \
-                UNROLL for (int t = 0; t < width; t++)                                             \
-                    if (e >= t && e - t < mr) acc[e - t][v] += w[t][v] * x;                        \
+                UNROLL for (int t = 0; t < width; t++) {                                           \
+                    const int m = classes * e - t;                                                 \
+                    if (m >= 0 && m < mr) acc[m][v] += w[t][v] * x;                                \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
         tap += width;                                                                              \
     } while (0)
 
+/* Whether `width` of the taps that are left are next; of two classes, others begin with an even one. */
+#define FITS(width) (classes == 1 ? left >= width : left == width)
+
 /* mr positions from `first` on x nv vectors of channels; the last vector has `last` lanes. `slides`: 0 if
- * no taps slide, 1 if all of a row do, or 2. */
-INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const int last,
-                            const Span *span, ptrdiff_t first, ptrdiff_t channel, char *dst) {
+ * no taps slide, 1 if all of a row do, or 2. `classes`: of residues, whose positions take turns. */
+INLINE void NAME(span_tile)(const int slides, const int classes, const int mr, const int nv,
+                            const int last, const Span *span, ptrdiff_t first, ptrdiff_t channel,
+                            char *dst) {
     VEC acc[SPAN_MR][SPAN_NV];
     const ptrdiff_t sets = slides > 1 ? span->slides : 1, pitch = sets * span->weight_pitch;
     UNROLL for (int m = 0; m < mr; m++) UNROLL for (int v = 0; v < nv; v++) acc[m][v] = (VEC){0};
     for (ptrdiff_t r = 0; r < span->rows; r++) {
-        const char *row = span->row[r] + first * span->step + channel * SIZE;
+        const char *row = span->row[r] + first / classes * span->step + channel * SIZE;
         const REAL *weights = (const REAL *)span->weight[r] + channel;
         for (ptrdiff_t i = 0; i < sets; i++, weights += span->weight_pitch) {
             const Slide *s = slides ? span->slide + i : NULL;
             const REAL *weight = weights;
-            const ptrdiff_t low = slides ? s->low - first : 0;
+            const ptrdiff_t low = slides ? s->low - first / classes : 0;
             const size_t inside = slides ? (size_t)(s->high - s->low) : 0;
             const ptrdiff_t taps = slides ? s->taps : span->taps;
             ptrdiff_t tap = 0;
             while (tap < taps) {
-                const char *source = row + (slides ? s->offset + tap * span->step : span->offset[tap]);
-                ptrdiff_t width = slides ? taps - tap : 1;
-                if (mr > 4 && width >= 7) SLIDE(7);
-                else if (mr > 4 && width >= 5) SLIDE(5);
-                else if (width >= 3) SLIDE(3);
-                else if (width == 2) SLIDE(2);
+                const char *source = row + (slides ? s->offset + tap / classes * span->step
+                                                   : span->offset[tap]);
+                ptrdiff_t left = slides ? taps - tap : 1;
+                if (mr > 4 && FITS(7)) SLIDE(7);
+                else if (mr > 4 && FITS(5)) SLIDE(5);
+                else if (FITS(3)) SLIDE(3);
+                else if (left >= 2) SLIDE(2);
                 else SLIDE(1);
             }
         }
@@ -57,39 +64,45 @@ INLINE void NAME(span_tile)(const int slides, const int mr, const int nv, const 
             UNROLL for (int v = 0; v < nv; v++) *(VEC *)(sums + v * LANES) = acc[m][v];
         return;
     }
-    dst += first * span->dst_step + channel * SIZE;
-    UNROLL for (int m = 0; m < mr; m++)
+    /* What is stored might be these, for all that the compiler knows. */
+    const ptrdiff_t dst_step = span->dst_step, before = classes > 1 ? span->before - first : 0;
+    const int accumulate = span->accumulate, streams = span->streams;
+    dst += first * dst_step + channel * SIZE;
+    UNROLL for (int m = 0; m < mr; m++, dst += dst_step) {
+        if (m < before) continue;
         UNROLL for (int v = 0; v < nv; v++) {
-            char *p = dst + m * span->dst_step + v * LANES * SIZE;
+            char *p = dst + v * LANES * SIZE;
             const int lanes = v == nv - 1 ? last : LANES;
-            if (span->accumulate) acc[m][v] += NAME(read)(p, lanes);
-            if (SIZE == sizeof(REAL) && lanes == LANES && span->streams) STREAM_VECTOR(p, acc[m][v]);
+            if (accumulate) acc[m][v] += NAME(read)(p, lanes);
+            if (SIZE == sizeof(REAL) && lanes == LANES && streams) STREAM_VECTOR(p, acc[m][v]);
             else NAME(write)(p, acc[m][v], lanes);
         }
+    }
 }
 
 /* mr positions of the channels begin to end - 1, nv vectors at a time. */
-#define CHANNELS(slides, mr, nv)                                                                   \
+#define CHANNELS(slides, classes, mr, nv)                                                          \
     do {                                                                                           \
         ptrdiff_t c = begin;                                                                       \
         for (; c + nv * LANES <= end; c += nv * LANES)                                             \
-            NAME(span_tile)(slides, mr, nv, LANES, span, first, c, dst);                           \
+            NAME(span_tile)(slides, classes, mr, nv, LANES, span, first, c, dst);                  \
         if (nv > 2 && c + 2 * LANES <= end) {                                                      \
-            NAME(span_tile)(slides, mr, 2, LANES, span, first, c, dst);                            \
+            NAME(span_tile)(slides, classes, mr, 2, LANES, span, first, c, dst);                   \
             c += 2 * LANES;                                                                        \
         }                                                                                          \
         if (c + LANES <= end) {                                                                    \
-            NAME(span_tile)(slides, mr, 1, LANES, span, first, c, dst);                            \
+            NAME(span_tile)(slides, classes, mr, 1, LANES, span, first, c, dst);                   \
             c += LANES;                                                                            \
         }                                                                                          \
-        if (c < end) NAME(span_tile)(slides, mr, 1, (int)(end - c), span, first, c, dst);          \
+        if (c < end) NAME(span_tile)(slides, classes, mr, 1, (int)(end - c), span, first, c, dst); \
     } while (0)
 
 #define INSTANCE(MR)                                                                               \
     static void NAME(slide_##MR)(const Span *span, ptrdiff_t first, ptrdiff_t begin,               \
                                  ptrdiff_t end, char *dst) {                                       \
-        if (span->slides > 1) CHANNELS(2, MR, 2);                                                  \
-        else CHANNELS(1, MR, 2);                                                                   \
+        if (span->classes > 1) CHANNELS(1, 2, MR, 2);                                              \
+        else if (span->slides > 1) CHANNELS(2, 1, MR, 2);                                          \
+        else CHANNELS(1, 1, MR, 2);                                                                \
     }
 SPAN_HEIGHTS(INSTANCE)
 #undef INSTANCE
@@ -103,6 +116,9 @@ static void (*const NAME(slides)[])(const Span *, ptrdiff_t, ptrdiff_t, ptrdiff_
 static void NAME(sliding_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions,
                                ptrdiff_t begin, ptrdiff_t end, char *dst) {
     ptrdiff_t tiles = (positions + SPAN_MR - 1) / SPAN_MR, j = first;
+    if (span->classes > 1)  /* each tile has to begin with an even position */
+        for (; j + SPAN_MR < first + positions; j += SPAN_MR, tiles--)
+            NAME(slides)[SPAN_MR](span, j, begin, end, dst);
     for (ptrdiff_t i = 1; i <= tiles; i++) {
         ptrdiff_t next = first + positions * i / tiles;
         NAME(slides)[next - j](span, j, begin, end, dst);
@@ -132,17 +148,18 @@ static void NAME(span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, p
     const ptrdiff_t last = first + positions;
     for (ptrdiff_t begin = 0, j = first; begin < channels; begin += SPAN_NV * LANES, first = j) {
         ptrdiff_t end = MIN(begin + SPAN_NV * LANES, channels);
-        for (; first + 4 <= last; first += 4) CHANNELS(0, 4, SPAN_NV);
+        for (; first + 4 <= last; first += 4) CHANNELS(0, 1, 4, SPAN_NV);
         if (first + 2 <= last) {
-            CHANNELS(0, 2, SPAN_NV);
+            CHANNELS(0, 1, 2, SPAN_NV);
             first += 2;
         }
-        if (first < last) CHANNELS(0, 1, SPAN_NV);
+        if (first < last) CHANNELS(0, 1, 1, SPAN_NV);
     }
 }
 
 #undef CHANNELS
 #undef SLIDE
+#undef FITS
 #undef HOLD
 /* mr vectors of a row of few channels, positions and channels as one, from element `flat` of the row on;
  * the last vector has `last` lanes. Weights are repeated: lane l of any vector takes those of its

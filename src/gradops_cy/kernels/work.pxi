@@ -121,7 +121,7 @@ cdef struct Blocking:
     int windowed
     int direct
     int streams         # results in place go past the caches where their vectors are whole lines
-    int stages          # DEPTHWISE: ... and elsewhere by way of scratch, where their rows are dense
+    int stages          # lanes over groups: ... by way of scratch, where their rows are dense
     int asks            # DOT: tiles that are loaded from diff_dst ask for the next positions
     int touches         # DEPTHWISE: what lies in no cache is read row by row before it is used
     int flatten
@@ -135,6 +135,7 @@ cdef struct Blocking:
     int checks          # DOT, PAIRS: sums have to be finite
     int along_rows      # DEPTHWISE, SCATTER: lanes are positions of a row
     int stride_columns  # DEPTHWISE: columns of diff_dst that are summed side by side; or 1
+    int row_classes     # DEPTHWISE: residue classes of a row that are computed together; or 1
     int packed_apart    # unfolded taps that are packed by themselves; or 1
     int streams_panels  # packed weights go past the caches
     int weights_ahead   # runs of weights that are asked for before they are packed; or 0
