@@ -217,11 +217,13 @@ def test_scratch_for_rows_past_the_caches(width, fits):
 def along_rows(monkeypatch):
     """Let positions be lanes wherever they can."""
     dense = (1, 1, 1)
-    monkeypatch.setattr(_convolution_depthwise, "along_rows", lambda p, _: p.strides == dense)
+    monkeypatch.setattr(
+        _convolution_depthwise, "along_rows", lambda p, _: p.transposed or p.strides == dense
+    )
     yield from forced.other_plans()
 
 
-def along(kernel, *, dst, dtype, transposed=False, dilations=None, **changes):
+def along(kernel, *, dst, dtype, transposed=False, strides=None, dilations=None, **changes):
     """Return a layer whose pads are not the same at both ends."""
     ones = (1,) * len(kernel)
     return replace(
@@ -229,7 +231,7 @@ def along(kernel, *, dst, dtype, transposed=False, dilations=None, **changes):
         batch=2,
         dst=dst,
         kernel=kernel,
-        strides=ones,
+        strides=strides or ones,
         dilations=dilations or ones,
         pads_begin=tuple(k // 2 for k in kernel),
         pads_end=tuple((k - 1) // 2 for k in kernel),
@@ -242,7 +244,11 @@ def test_which_rows_are_long_enough():
     widths = [1, 16, 28, 33, 56, 65, 112]
     chosen = [along_rows_of(replace(dense, diff_src=(1, 30, width)), 16) for width in widths]
     assert chosen == [False, False, True, False, True, False, True]
-    assert not along_rows_of(replace(dense, strides=(1, 2, 1)), 16)
+    strides = [(1, 2, 1), (1, 1, 2), (1, 3, 4), (1, 8, 8), (1, 5, 5)]
+    chosen = [along_rows_of(replace(dense, strides=s), 16) for s in strides]
+    assert chosen == [True, False, True, True, False]
+    chosen = [along_rows_of(replace(dense, strides=s, transposed=False), 16) for s in strides]
+    assert not any(chosen)
 
 
 @every_dtype
@@ -282,6 +288,39 @@ def test_other_ranks_along_rows(along_rows, dilation, dst, dtype):
 
 
 @every_dtype
+@pytest.mark.parametrize("dilations", [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize("strides", [(1, 2), (2, 1), (3, 4), (6, 3), (8, 8)])
+@pytest.mark.parametrize("positions", [1, 5, 33])
+def test_strides_along_rows(along_rows, positions, strides, dilations, dtype):
+    """Of positions that read beyond both ends, and with rows at the end that none reads."""
+    for kernel in ((1, 1), (3, 5), (16, 8)):
+        extents = zip((7, positions), strides, kernel, dilations, strict=True)
+        dst = tuple((n - 1) * s + (k - 1) * d + 1 for n, s, k, d in extents)
+        case = along(
+            kernel, dst=dst, dtype=dtype, transposed=True, strides=strides, dilations=dilations
+        )
+        case.check(large=True)
+        replace(case, pads_begin=(0, 0), pads_end=tuple(s + 1 for s in strides)).check(large=True)
+
+
+@every_dtype
+@pytest.mark.parametrize("dst", [(131,), (9, 14, 72)])
+@pytest.mark.parametrize("view", ["contiguous", "inside", "reversed"])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_views_of_strides_along_rows(along_rows, accumulate, view, dst, dtype):
+    rank = len(dst)
+    case = along((4,) * rank, dst=dst, dtype=dtype, transposed=True, strides=(2, 3, 4)[-rank:])
+    case.check(view=view, out_view=view, accumulate=accumulate, large=True)
+
+
+@every_dtype
+def test_blocks_of_strides_along_rows_do_not_change_a_bit(monkeypatch, along_rows, dtype):
+    case = along((8, 8), dst=(80, 140), dtype=dtype, transposed=True, strides=(4, 4))
+    limits = (13, 15, 17, 20)
+    assert_cuts_do_not_change_a_bit(monkeypatch, case, "STRIDED_PLANE_BYTES", limits)
+
+
+@every_dtype
 @pytest.mark.parametrize("dst", [(40, 90), (6, 20, 40)])
 def test_blocks_along_rows_do_not_change_a_bit(monkeypatch, along_rows, dst, dtype):
     case = along((3,) * len(dst), dst=dst, dtype=dtype)
@@ -292,4 +331,6 @@ def test_blocks_along_rows_do_not_change_a_bit(monkeypatch, along_rows, dst, dty
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_special_values_along_rows(along_rows, value, dtype):
     case = along((3, 3), dst=(9, 31), dtype=dtype, groups=3)
+    assert_value_reaches_what_it_touches(case, value)
+    case = along((3, 3), dst=(9, 31), dtype=dtype, groups=3, transposed=True, strides=(2, 4))
     assert_value_reaches_what_it_touches(case, value)

@@ -35,6 +35,7 @@ BLOCK_POSITIONS = 512
 BOX_VECTORS = 2
 # A channel's window, which is read as often as there are taps.
 PLANE_BYTES = 1 << 16
+STRIDED_PLANE_BYTES = 1 << 18
 # The spread rows of a vector of lanes should stay there too.
 RING_BYTES = 1 << 15
 # Positions of SCATTER that are multiplied in less time than the weights take to arrive.
@@ -66,7 +67,7 @@ def cut(choice: Choice, num_threads: int) -> Cut:
 def _workspace(choice: Choice) -> int:
     """Return the bytes for a task: processors with AMX have at least 2 MiB of that cache."""
     if choice.along_rows:
-        return PLANE_BYTES
+        return PLANE_BYTES if max(choice.problem.strides) == 1 else STRIDED_PLANE_BYTES
     return WORKSPACE * 3 // 2 if choice.dot and choice.tiles.amx else WORKSPACE
 
 

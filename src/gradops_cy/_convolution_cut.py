@@ -278,8 +278,8 @@ class Cut:
         """Elements from row to row of DEPTHWISE's window, where lanes are positions."""
         if self.choice.kernel != DEPTHWISE or not self.choice.along_rows:
             return 0
-        span = self.axes[2].taps.span
-        return _convolution_depthwise.window_pitch(self.block[2], span, self.choice.lanes)
+        taps, lanes = self.axes[2].taps, self.choice.lanes
+        return _convolution_depthwise.window_pitch(self.block[2], taps.span, taps.in_step, lanes)
 
     @property
     def pair_pitch(self) -> int:
@@ -507,14 +507,18 @@ def _scatter_need(cut: Cut) -> _Need:
 def _depthwise_need(cut: Cut) -> _Need:
     if not cut.choice.along_rows:
         return _lanes_need(cut)
-    rows = prod(axis.taps.span + axis.block - 1 for axis in cut.axes[:2])
+    axes, steps = cut.axes, [axis.taps.in_step for axis in cut.axes]
+    spans = [
+        axis.taps.span + (axis.block - 1) * step for axis, step in zip(axes, steps, strict=True)
+    ]
+    rows = prod(spans[:2]) + (steps[2] > 1)
     results = cut.strip * cut.window_pitch
     if cut.stages:
         results = cut.block[1] * cut.block[2] + _LINE // cut.choice.size
     return _Need(
         window=rows * cut.window_pitch + cut.choice.lanes,
         results=results,
-        pointers=cut.choice.work.most,
+        pointers=cut.choice.work.most + len(axes[2].taps),
         channels=1,
         sums=1,
     )

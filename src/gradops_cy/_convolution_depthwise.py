@@ -9,6 +9,8 @@ from gradops_cy._rounding import odd, up
 
 # Positions of a row below which going through it costs more than its products.
 SHORT_ROW = 24
+# Strides whose columns are dealt out in registers, for less than it costs to transpose; 2 is not.
+DEALT = (1, 4, 8)
 # Rows of results that are computed at a time.
 ROWS = 4
 # Positions of which sums of columns are in scratch.
@@ -24,12 +26,19 @@ def along_rows(problem: ConvProblem, lanes: int) -> bool:
     """
     width = problem.diff_src[2]
     full = width > SHORT_ROW and width > 0.85 * up(width, lanes)
-    return problem.strides == (1, 1, 1) and full
+    if problem.transposed:
+        return full and problem.strides[2] in DEALT
+    return full and problem.strides == (1, 1, 1)
 
 
-def window_pitch(positions: int, span: int, lanes: int) -> int:
-    """Return the elements of a row of the window, of which `positions` read `span` each."""
-    return odd(up(positions, lanes) + span - 1 + lanes, lanes)
+def window_pitch(positions: int, span: int, stride: int, lanes: int) -> int:
+    """Return the elements of a row of the window, of which `positions` read `span` each.
+
+    It has as many parts as the stride of the positions.
+    """
+    if stride == 1:
+        return odd(up(positions, lanes) + span - 1 + lanes, lanes)
+    return stride * odd(up(positions, lanes) + (span - 1) // stride, lanes)
 
 
 def stride_columns(problem: ConvProblem, lanes: int) -> int:

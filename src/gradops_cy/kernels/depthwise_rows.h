@@ -2,7 +2,8 @@
  *
  * diff_dst stands in a window of the computing type, with zeros around it. Rows of taps that read one
  * row after the other share what is loaded: a tile has `mr` rows of results, and each row of the
- * window is multiplied with as many rows of taps. */
+ * window is multiplied with as many rows of taps. With a stride, what neighbouring results read lies
+ * side by side: a row of the window is in parts, of which each has every so many elements. */
 #ifndef GRADOPS_DEPTHWISE_ROWS_H
 #define GRADOPS_DEPTHWISE_ROWS_H
 
@@ -10,13 +11,14 @@
 
 /* What a tile reads; in elements. */
 typedef struct {
-    ptrdiff_t pitch;                /* from row to row of the window */
+    ptrdiff_t pitch;                /* from what a row of results reads to what the next one reads */
     ptrdiff_t layers;               /* taps of the first axis */
     ptrdiff_t layer_pitch;          /* from what one reads to what the next one reads */
     ptrdiff_t rows;                 /* taps of the second */
     ptrdiff_t row_pitch;
+    ptrdiff_t apart;                /* every so many of them read one row of results after the other */
     ptrdiff_t taps;                 /* taps of the last */
-    ptrdiff_t step;
+    const ptrdiff_t *offset;        /* [taps] */
     const void *weights;            /* [layers][rows][taps] */
 } Stencil;
 

@@ -7,8 +7,9 @@ cdef extern from "depthwise_rows.h" nogil:
         Py_ssize_t layer_pitch
         Py_ssize_t rows
         Py_ssize_t row_pitch
+        Py_ssize_t apart
         Py_ssize_t taps
-        Py_ssize_t step
+        const Py_ssize_t *offset
         const void *weights
     void run_stencil(int f64, const Stencil *stencil, const void *window, Py_ssize_t rows,
                      Py_ssize_t count, char *dst, Py_ssize_t dst_pitch) noexcept
@@ -21,7 +22,7 @@ cdef inline Py_ssize_t tap_step(const Axis *axis) noexcept nogil:
 
 cdef inline Py_ssize_t reach_of(const Axis *axis, Py_ssize_t count) noexcept nogil:
     """Return the source coordinates from the first to the last that `count` positions read."""
-    return count + (axis.taps - 1) * tap_step(axis)
+    return (count - 1) * axis.in_step + 1 + (axis.taps - 1) * tap_step(axis)
 
 
 # What all channels of a task have in common.
@@ -33,6 +34,7 @@ cdef struct Channels:
     Py_ssize_t height       # rows of the window that the second axis makes
     Py_ssize_t left         # elements of a row of the window before `low`: whole lines are stored
     Py_ssize_t bytes        # of a row of results
+    char *dealt             # with a stride, a row before it is dealt out
     Stencil stencil
 
 
@@ -41,38 +43,57 @@ cdef void begin_channels(const Work *work, const Task *task, const Scratch *s,
     """Clear the window: what lies outside of diff_dst stays zero."""
     cdef Stencil *stencil = &c.stencil
     cdef Py_ssize_t pitch = work.b.window_pitch
+    cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
     cdef const Axis *axis
-    cdef Py_ssize_t number, first
+    cdef Py_ssize_t number, first, step, entries
     class_positions(work, task, work.residue, c.count)
     for number in range(3):
         axis = &work.axis[number]
-        first = task.start[number] + axis.offset[0]
+        first = task.start[number] * axis.in_step + axis.offset[0]
         clip_run(first, 1, reach_of(axis, c.count[number]), axis.source, &c.low[number],
                  &c.high[number])
         c.corner[number] = first + c.low[number]
+    axis = &work.axis[2]
     c.height = reach_of(&work.axis[1], c.count[1])
-    c.left = whole_vectors(work, c.low[2])
+    c.left = whole_vectors(work, c.low[2]) if axis.in_step == 1 else c.low[2]
     c.bytes = c.count[2] * element_size(work.b.dtype)
-    stencil.pitch, stencil.step = pitch, tap_step(&work.axis[2])
-    stencil.row_pitch = pitch * tap_step(&work.axis[1])
+    for number in range(axis.taps):
+        first = axis.offset[number] - axis.offset[0]
+        offset[number] = first % axis.in_step * (pitch // axis.in_step) + first // axis.in_step
+    stencil.taps, stencil.offset, stencil.weights = axis.taps, offset, offset + axis.taps
+    axis = &work.axis[1]
+    step = tap_step(axis)
+    stencil.rows, stencil.row_pitch, stencil.pitch = axis.taps, pitch * step, pitch * axis.in_step
+    stencil.apart = axis.in_step // step if axis.in_step % step == 0 else axis.taps
+    stencil.layers = work.axis[0].taps
     stencil.layer_pitch = pitch * c.height * tap_step(&work.axis[0])
-    stencil.layers, stencil.rows = work.axis[0].taps, work.axis[1].taps
-    stencil.taps, stencil.weights = work.axis[2].taps, s.pointers
-    memset(s.window, 0, reach_of(&work.axis[0], c.count[0]) * c.height * pitch * work.size)
+    entries = reach_of(&work.axis[0], c.count[0]) * c.height * pitch
+    c.dealt = s.window + entries * work.size
+    memset(s.window, 0, (entries + (pitch if work.axis[2].in_step > 1 else 0)) * work.size)
 
 
 cdef void load_channel(const Work *work, const Channels *c, Py_ssize_t group, const Tensor *x,
                        const Scratch *s) noexcept nogil:
     """Load a channel's weights, and what is read of it, from `x` on, into the window."""
     cdef Py_ssize_t pitch = work.b.window_pitch
-    cdef Py_ssize_t layer
+    cdef Py_ssize_t step = work.axis[2].in_step
+    cdef Py_ssize_t size = work.size
+    cdef Py_ssize_t layer, h
+    cdef const char *src
     cdef char *row
-    load_row(F64 if work.f64 else F32, work.weights + group * work.size,
-             work.b.group_panel * work.size, work.residue[4] - work.residue[3], s.pointers)
+    load_row(F64 if work.f64 else F32, work.weights + group * size, work.b.group_panel * size,
+             work.residue[4] - work.residue[3], <void *> c.stencil.weights)
     for layer in range(c.high[0] - c.low[0]):
-        row = s.window + ((c.low[0] + layer) * c.height + c.low[1]) * pitch * work.size
-        load_rows(work.b.dtype, x.data + layer * x.stride[2], x.stride[3], c.high[1] - c.low[1],
-                  c.high[2] - c.low[2], row + c.left * work.size, pitch)
+        src = x.data + layer * x.stride[2]
+        row = s.window + ((c.low[0] + layer) * c.height + c.low[1]) * pitch * size
+        if step == 1:
+            load_rows(work.b.dtype, src, x.stride[3], c.high[1] - c.low[1], c.high[2] - c.low[2],
+                      row + c.left * size, pitch)
+            continue
+        for h in range(c.high[1] - c.low[1]):
+            load_row(work.b.dtype, src + h * x.stride[3], x.stride[4], c.high[2] - c.low[2],
+                     c.dealt + c.left * size)
+            deal_out(<int> size, step, c.dealt, pitch, row + h * pitch * size, pitch // step)
 
 
 cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x, const Tensor *y,
@@ -87,8 +108,10 @@ cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x, 
     cdef char *target
     cdef char *place
     cdef bint stages = work.b.stages and y.stride[3] == c.bytes
+    cdef Py_ssize_t step = work.axis[1].in_step
+    cdef Py_ssize_t source_bytes = (c.high[2] - c.low[2]) * element_size(work.b.dtype)
     for d in range(c.count[0]):
-        next = x.data + d * x.stride[2] + x.stride[1]
+        next = x.data + d * work.axis[0].in_step * x.stride[2] + x.stride[1]
         place = target = y.data + d * y.stride[2]
         if stages:
             target = lines_for(s, place)
@@ -96,10 +119,11 @@ cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x, 
         while h < c.count[1]:
             rows = min(work.b.strip, c.count[1] - h)
             later = min(work.b.strip, c.count[1] - h - rows)
-            window = s.window + ((d * c.height + h) * pitch + begin) * work.size
+            window = s.window + (d * work.axis[0].in_step * c.height * pitch
+                                 + h * step * pitch + begin) * work.size
             dst = target + h * y.stride[3]
             # What the next channel reads and what the next rows write arrives meanwhile.
-            fetch_ahead(next, x.stride[3], h, h + rows, c.bytes)
+            fetch_ahead(next, x.stride[3], h * step, (h + rows) * step, source_bytes)
             if not stages:
                 fetch_to_write(dst, y.stride[3], rows, rows + later, c.bytes)
             if work.b.direct:

@@ -6,9 +6,9 @@
 #define SLIDE(width)                                                                               \
     do {                                                                                           \
         for (ptrdiff_t t = 0; t < s->taps; t++) {                                                  \
-            const REAL *x_row = source + t * s->step;                                              \
+            const REAL *x_row = source + s->offset[t];                                             \
             VEC w[width];                                                                          \
-            UNROLL for (int i = 0; i < width; i++) w[i] = NAME(splat)(weight[i * s->taps + t]);    \
+            UNROLL for (int i = 0; i < width; i++) w[i] = NAME(splat)(weight[i * next + t]);       \
             UNROLL for (int e = 0; e < mr + width - 1; e++, x_row += s->pitch)                     \
                 UNROLL for (int v = 0; v < nv; v++) {                                              \
                     VEC x = *(const VEC *)(x_row + v * LANES);                                     \
@@ -17,28 +17,29 @@
                         if (e >= i && e - i < mr) acc[e - i][v] += w[i] * x;                       \
                 }                                                                                  \
         }                                                                                          \
-        row += width;                                                                              \
-        source += width * s->row_pitch;                                                            \
-        weight += width * s->taps;                                                                 \
+        left -= width;                                                                             \
+        source += width * s->pitch;                                                                \
+        weight += width * next;                                                                    \
     } while (0)
 
 /* mr rows of nv vectors, the last one of which has `last` lanes. */
 INLINE void NAME(stencil_tile)(const int mr, const int nv, const Stencil *s, const REAL *window,
                                ptrdiff_t last, char *dst, ptrdiff_t dst_pitch) {
     VEC acc[STENCIL_MR][STENCIL_NV];
-    const REAL *weight = s->weights;
+    const ptrdiff_t next = s->apart * s->taps;
     UNROLL for (int m = 0; m < mr; m++) UNROLL for (int v = 0; v < nv; v++) acc[m][v] = (VEC){0};
-    for (ptrdiff_t layer = 0; layer < s->layers; layer++) {
-        const REAL *source = window + layer * s->layer_pitch;
-        for (ptrdiff_t row = 0; row < s->rows;) {
-            ptrdiff_t width = s->row_pitch == s->pitch ? s->rows - row : 1;
-            if (width >= 7 && VECTOR_REGISTERS == 32) SLIDE(7);
-            else if (width >= 5 && VECTOR_REGISTERS == 32) SLIDE(5);
-            else if (width >= 3) SLIDE(3);
-            else if (width == 2) SLIDE(2);
-            else SLIDE(1);
+    for (ptrdiff_t layer = 0; layer < s->layers; layer++)
+        for (ptrdiff_t row = 0; row < MIN(s->apart, s->rows); row++) {
+            const REAL *source = window + layer * s->layer_pitch + row * s->row_pitch;
+            const REAL *weight = (const REAL *)s->weights + (layer * s->rows + row) * s->taps;
+            for (ptrdiff_t left = (s->rows - row + s->apart - 1) / s->apart; left > 0;) {
+                if (left >= 7 && VECTOR_REGISTERS == 32) SLIDE(7);
+                else if (left >= 5 && VECTOR_REGISTERS == 32) SLIDE(5);
+                else if (left >= 3) SLIDE(3);
+                else if (left == 2) SLIDE(2);
+                else SLIDE(1);
+            }
         }
-    }
     UNROLL for (int m = 0; m < mr; m++, dst += dst_pitch)
         UNROLL for (int v = 0; v < nv; v++) {
             REAL *p = (REAL *)dst + v * LANES;

@@ -1,4 +1,5 @@
-/* Streams dealt out one element at a time: dst[j * streams + s] = src[s][j], n elements in all. */
+/* Streams that take turns, an element at a time: dst[j * streams + s] = src[s][j], n elements in all; and
+ * dealt out again. */
 #ifndef GRADOPS_INTERLEAVE_H
 #define GRADOPS_INTERLEAVE_H
 
@@ -50,6 +51,35 @@
         for (ptrdiff_t s = 0; s < streams; s++)                                                    \
             for (ptrdiff_t i = j; i * streams + s < n; i++)                                        \
                 dst[i * streams + s] = ((const real *)src[s])[i];                                  \
+    }                                                                                              \
+    INLINE ptrdiff_t deal_vectors_##real(const int streams, const real *src, ptrdiff_t n,          \
+                                         real *dst, ptrdiff_t pitch) {                             \
+        ptrdiff_t j = 0;                                                                           \
+        for (; streams * (j + L) <= n; j += L) {                                                   \
+            vec v[8], w[8];                                                                        \
+            UNROLL for (int s = 0; s < streams; s++)                                               \
+                v[s] = *(const vec *)(src + streams * j + s * L);                                  \
+            UNROLL for (int round = streams; round > 1; round /= 2) {                              \
+                UNROLL for (int s = 0; s < streams / 2; s++) {                                     \
+                    vec a = v[2 * s], b = v[2 * s + 1];                                            \
+                    w[s] = __builtin_shufflevector(a, b, LANE_LIST(EVENS, 0, L));                  \
+                    w[s + streams / 2] = __builtin_shufflevector(a, b, LANE_LIST(ODDS, 0, L));     \
+                }                                                                                  \
+                UNROLL for (int s = 0; s < streams; s++) v[s] = w[s];                              \
+            }                                                                                      \
+            UNROLL for (int s = 0; s < streams; s++) *(vec *)(dst + s * pitch + j) = v[s];         \
+        }                                                                                          \
+        return j;                                                                                  \
+    }                                                                                              \
+    INLINE void deal_##real(ptrdiff_t streams, const real *src, ptrdiff_t n, real *dst,            \
+                            ptrdiff_t pitch) {                                                     \
+        ptrdiff_t j = 0;                                                                           \
+        if (streams == 2) j = deal_vectors_##real(2, src, n, dst, pitch);                          \
+        else if (streams == 4) j = deal_vectors_##real(4, src, n, dst, pitch);                     \
+        else if (streams == 8) j = deal_vectors_##real(8, src, n, dst, pitch);                     \
+        for (ptrdiff_t s = 0; s < streams; s++)                                                    \
+            for (ptrdiff_t i = j; i * streams + s < n; i++)                                        \
+                dst[s * pitch + i] = src[i * streams + s];                                         \
     }
 #if VECTOR_BYTES == 64
 DEFINE_INTERLEAVE(float, vec_f32, 16, LANES_16)
@@ -68,6 +98,13 @@ static void interleave(int size, ptrdiff_t streams, const char *const *src, ptrd
                        void *dst) {
     if (size == 8) interleave_double(streams, src, n, dst);
     else interleave_float(streams, src, n, dst);
+}
+
+/* dst[s * pitch + j] = src[j * streams + s], n elements in all. */
+static void deal_out(int size, ptrdiff_t streams, const void *src, ptrdiff_t n, void *dst,
+                     ptrdiff_t pitch) {
+    if (size == 8) deal_double(streams, src, n, dst, pitch);
+    else deal_float(streams, src, n, dst, pitch);
 }
 
 #endif

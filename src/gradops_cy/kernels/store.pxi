@@ -3,6 +3,8 @@
 cdef extern from "interleave.h" nogil:
     void interleave(int size, Py_ssize_t streams, const char **src, Py_ssize_t n,
                     void *dst) noexcept
+    void deal_out(int size, Py_ssize_t streams, const void *src, Py_ssize_t n, void *dst,
+                  Py_ssize_t pitch) noexcept
 
 cdef enum:
     MOST_STREAMS = 64       # residue classes of the last axis
