@@ -58,8 +58,10 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     first = Cut(choice, chunk, nv, down, flatten, blocks, group_panel, groups, (1, 1, width))
     if choice.kernel == SCATTER:
         return _cut_for_scatter(first, num_threads)
-    # Rows are cut where their spread form would not stay in the first-level cache.
-    while choice.kernel == GROUPED and first.block[2] > 1 and _spread_bytes(first) > RING_BYTES:
+    # Rows are cut where their spread form would not stay in the first-level cache; but pieces of
+    # rows take longer to transpose and to store.
+    room = RING_BYTES * (2 if choice.boxed else 1)
+    while choice.kernel == GROUPED and first.block[2] > 1 and _spread_bytes(first) > room:
         first = first.evened(2, first.block[2] - 1)
     return _split_for_threads(_grow(_fit_workspace(first)), num_threads)
 
