@@ -94,6 +94,23 @@ def test_every_width_of_rows(width, groups, inputs, data_format, dtype):
 
 
 @every_dtype
+@every_format
+@pytest.mark.parametrize("view", ["contiguous", "spaced", "inside", "reversed"])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("width", [1, 2, 5])
+@pytest.mark.parametrize(("inputs", "outputs"), [(40, 24), (8, 100), (3, 32)])
+def test_filters_along_columns(
+    inputs, outputs, width, stride, transposed, view, data_format, dtype
+):
+    """Rows of few positions, of which many are packed and stored as one."""
+    case = layer(f"{inputs}-{outputs}-9-3-1-1", transposed=transposed, dst=(90, width))
+    case = in_format(case, data_format, dtype)
+    shape = {"kernel": (4, 1), "strides": (stride, 1), "pads_begin": (1, 0), "pads_end": (1, 0)}
+    replace(case, batch=2, **shape).check(view=view, out_view=view, large=True)
+
+
+@every_dtype
 @pytest.mark.parametrize("transposed", [False, True])
 @every_format
 @pytest.mark.parametrize("stride", [1, 2, 3])

@@ -140,15 +140,23 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
     """Store a class, or let it wait for the others of its rows."""
     cdef Tensor y = work.diff_src
     cdef Py_ssize_t pitch[3]
-    cdef Py_ssize_t jd, jh
+    cdef Py_ssize_t jd, jh, rows
+    cdef Py_ssize_t most = 1
     cdef char *dst = r.dst + residue[0] * y.stride[2] + residue[1] * y.stride[3]
     class_pitch(work, count, pitch)
     if not work.b.interleave:
         dst += residue[2] * y.stride[4]
+        # Rows that follow each other both in scratch and in diff_src are one.
+        if pitch[1] == count[2] and r.step[1] == count[2] * r.step[2]:
+            most = max(1, work.b.staging_bytes // (TRANSPOSE_ROWS * work.size * count[2]))
         for jd in range(count[0]):
-            for jh in range(count[1]):
+            jh = 0
+            while jh < count[1]:
+                rows = min(most, count[1] - jh)
                 store_line(work, r, c + (jd * pitch[0] + jh * pitch[1]) * r.position_pitch
-                           * work.result_size, dst + jd * r.step[0] + jh * r.step[1], count[2], staging)
+                           * work.result_size, dst + jd * r.step[0] + jh * r.step[1],
+                           rows * count[2], staging)
+                jh += rows
         return
     r.waiting[r.streams] = c
     r.pitch[r.streams][0], r.pitch[r.streams][1] = pitch[0], pitch[1]

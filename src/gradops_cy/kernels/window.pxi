@@ -150,6 +150,26 @@ cdef inline Py_ssize_t window_pitch(const Work *work, Py_ssize_t chunk) noexcept
     return work.b.entry_pitch if work.b.taps_inside else window_depth(work, chunk)
 
 
+cdef Py_ssize_t joined_rows(const Work *work, Py_ssize_t h, Py_ssize_t y,
+                            Py_ssize_t start) noexcept nogil:
+    """Return how many rows of the window, from `h` on, are one run of diff_dst, from row `y` on.
+
+    Those of few positions would be transposed by a fraction of a square each.
+    """
+    cdef const Axis *height = &work.source[1]
+    cdef const Axis *width = &work.source[2]
+    cdef const Tensor *x = &work.diff_dst
+    cdef Py_ssize_t most = work.b.staging_bytes // (TRANSPOSE_ROWS * work.window_size * width.source)
+    cdef Py_ssize_t rows = 1
+    if (width.runs > 1 or width.window != width.source or width.run[1] + start != 0
+            or x.stride[3] != width.source * x.stride[4] or work.b.parts > 1):
+        return 1
+    most = min(most, min(height.window - h, height.source - y))
+    while rows < most and height.entry[h + rows] == height.entry[h] + rows:
+        rows += 1
+    return rows
+
+
 cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                       Py_ssize_t chunk, Py_ssize_t pitch, char *window,
                       char *staging) noexcept nogil:
@@ -159,8 +179,12 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef const Axis *width = &work.source[2]
     cdef Tensor x = work.diff_dst
     cdef Py_ssize_t plane = depth.window * height.window * width.window
-    cdef Py_ssize_t d, h, yd, yh, row
+    cdef Py_ssize_t d, h, yd, yh, rows
     cdef Py_ssize_t size = work.window_size
+    # From channel to channel of the window, and from entry to entry.
+    cdef Py_ssize_t across = plane if work.b.kernel == COLUMNS else 1
+    cdef Py_ssize_t along = 1 if work.b.kernel == COLUMNS else pitch
+    cdef char *dst
     cdef Py_ssize_t start = task.start[2] * width.in_step
     cdef const char *base = x.data + task.image * x.stride[0]
     cdef const char *src
@@ -173,13 +197,17 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
         memset(window, 0, work.b.planes * plane * pitch * size)
     for d in range(depth.window):
         yd = task.start[0] * depth.in_step + depth.entry[d]
-        for h in range(height.window):
+        h = 0
+        while h < height.window:
             yh = task.start[1] * height.in_step + height.entry[h]
-            src = NULL
+            dst = window + (d * height.window + h) * width.window * along * size
+            src, rows = NULL, 1
             if 0 <= yd < depth.source and 0 <= yh < height.source:
                 src = base + yd * x.stride[2] + yh * x.stride[3]
-            row = (d * height.window + h) * width.window
-            if work.b.kernel == COLUMNS:
-                pack_row(work, src, start, window + row * size, plane, 1, chunk, staging)
+                rows = joined_rows(work, h, yh, start)
+            if rows > 1:
+                pack_run(work, src, x.stride[4], dst, across, along, rows * width.source, chunk,
+                         staging)
             else:
-                pack_row(work, src, start, window + row * pitch * size, 1, pitch, chunk, staging)
+                pack_row(work, src, start, dst, across, along, chunk, staging)
+            h += rows
