@@ -219,6 +219,19 @@ def test_strides_above_the_kernel_leave_zeros(data_format):
 
 @every_dtype
 @every_format
+@pytest.mark.parametrize("view", ["contiguous", "spaced", "inside", "reversed"])
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 2), (1, 3), (2, 4)])
+@pytest.mark.parametrize("inputs", [3, 40])
+def test_views_with_strides_above_the_kernel(
+    inputs, kernel, stride, accumulate, view, data_format, dtype
+):
+    case = in_format(layer(f"{inputs}-35-23-{kernel}-{stride}-0"), data_format, dtype)
+    case.check(view=view, out_view=view, accumulate=accumulate, large=True)
+
+
+@every_dtype
+@every_format
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("begin", "end"), [(0, 7), (7, 0), (3, 11), (9, 9)])
 def test_pads_larger_than_the_kernel(begin, end, transposed, data_format, dtype):

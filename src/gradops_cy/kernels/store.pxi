@@ -19,6 +19,7 @@ cdef struct Results:
     Py_ssize_t step[3]                  # of diff_src, from position to position of a class
     Py_ssize_t start_w
     Py_ssize_t streams
+    Py_ssize_t taps                     # of the classes that wait
     const char *waiting[MOST_STREAMS]
     Py_ssize_t pitch[MOST_STREAMS][3]
     Py_ssize_t total                    # positions that wait
@@ -40,7 +41,7 @@ cdef void expect_results(const Work *work, const Task *task, Py_ssize_t group,
         r.step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
         r.dst += task.start[axis] * r.step[axis]
     r.start_w = task.start[2]
-    r.streams = r.total = 0
+    r.streams = r.taps = r.total = 0
 
 
 cdef void store_line(const Work *work, const Results *r, const char *c, char *dst, Py_ssize_t count,
@@ -106,6 +107,8 @@ cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *re
     cdef Py_ssize_t strip = 1 if r.position_pitch == 1 else TRANSPOSE_ROWS
     cdef Py_ssize_t most = (r.total + r.streams - 1) // r.streams
     cdef char *line = staging + r.streams * TRANSPOSE_ROWS * most * size
+    cdef bint dense = y.stride[4] == element_size(work.b.dtype) and not work.accumulate
+    cdef bint direct = dense and y.stride[4] == size
     cdef Py_ssize_t jd, jh, j, i, s, width, count
     cdef const char *src[MOST_STREAMS]
     cdef char *dst
@@ -114,6 +117,10 @@ cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *re
             dst = r.dst + jd * r.step[0] + jh * r.step[1] + residue[0] * y.stride[2]
             dst += residue[1] * y.stride[3]
             j = 0
+            # Strides beyond the kernel leave rows that nothing is added to.
+            while dense and r.taps == 0 and j < r.channels:
+                memset(dst + j * y.stride[1], 0, r.total * y.stride[4])
+                j += 1
             while j < r.channels:
                 width = min(strip, r.channels - j)
                 for s in range(r.streams):
@@ -127,9 +134,12 @@ cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *re
                                   width)
                         src[s] = staging + s * TRANSPOSE_ROWS * most * size
                 for i in range(width):
-                    interleave(size, r.streams, src, r.total, line)
-                    store_row(work.b.dtype, line, 1, dst + (j + i) * y.stride[1], y.stride[4],
-                              r.total, work.accumulate)
+                    if direct:
+                        interleave(size, r.streams, src, r.total, dst + (j + i) * y.stride[1])
+                    else:
+                        interleave(size, r.streams, src, r.total, line)
+                        store_row(work.b.dtype, line, 1, dst + (j + i) * y.stride[1], y.stride[4],
+                                  r.total, work.accumulate)
                     for s in range(r.streams):
                         src[s] += most * size
                 j += strip
@@ -161,12 +171,13 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
     r.waiting[r.streams] = c
     r.pitch[r.streams][0], r.pitch[r.streams][1] = pitch[0], pitch[1]
     r.streams += 1
+    r.taps += residue[4] - residue[3]
     r.total += count[2]
     # The last class of these rows that has a position in this block.
     if residue[2] + 1 == min(work.axis[2].out_step, work.axis[2].result) or positions(
             &work.axis[2], r.start_w, residue[2] + 1) == 0:
         store_streams(work, r, residue, count[0], count[1], staging)
-        r.streams = r.total = 0
+        r.streams = r.taps = r.total = 0
 
 
 cdef int check_class(const Work *work, const Py_ssize_t *count, const Results *r,
