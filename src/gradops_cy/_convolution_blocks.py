@@ -35,6 +35,7 @@ BLOCK_POSITIONS = 512
 BOX_VECTORS = 2
 # A channel's window, which is read as often as there are taps.
 PLANE_BYTES = 1 << 16
+# With strides, once or twice: a smaller one shares more rows with its neighbours than it has.
 STRIDED_PLANE_BYTES = 1 << 18
 # The spread rows of a vector of lanes should stay there too.
 RING_BYTES = 1 << 15

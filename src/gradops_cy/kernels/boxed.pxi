@@ -73,27 +73,6 @@ cdef void read_box(const Work *work, const Tensor *x, const Py_ssize_t *low, con
                 dst += count * window.stride[4]
 
 
-cdef void stream_channels(const Work *work, const Results *r, const char *src, char *dst,
-                          Py_ssize_t count, char *staging) noexcept nogil:
-    """Store `count` positions that follow each other in diff_src, past the caches."""
-    cdef Py_ssize_t unit = element_size(work.b.dtype)
-    cdef char *converted = staging + TRANSPOSE_ROWS * count * work.size
-    cdef char *line
-    cdef Py_ssize_t first = 0
-    cdef Py_ssize_t c, rows
-    while first < r.channels:
-        rows = min(TRANSPOSE_ROWS, r.channels - first)
-        transpose(work.size, src + first * work.size, r.position_pitch, staging, count, NULL, count,
-                  rows)
-        for c in range(rows):
-            line = staging + c * count * work.size
-            if unit < work.size:
-                store_row(work.b.dtype, line, 1, converted, unit, count, 0)
-                line = converted
-            stream(line, dst + (first + c) * work.diff_src.stride[1], count * unit)
-        first += rows
-
-
 cdef void write_box(const Work *work, const Tensor *box, const Py_ssize_t *extents,
                     Py_ssize_t channels, const Tensor *y, char *staging) noexcept nogil:
     """Store a box of results to where `y` begins."""
@@ -101,14 +80,13 @@ cdef void write_box(const Work *work, const Tensor *box, const Py_ssize_t *exten
     cdef Py_ssize_t whole[3]
     cdef Py_ssize_t extent[3]
     cdef Py_ssize_t axis, d, h, run, count
-    cdef bint streams = work.b.stages and y.stride[4] == element_size(work.b.dtype)
     cdef const char *src = box.data
     cdef char *dst
-    cdef char *row
     cdef Results results
     results.channels = channels
     results.channel_pitch, results.position_pitch = 1, work.b.result_pitch
     results.step[2] = y.stride[4]
+    results.past = work.b.stages and y.stride[4] == element_size(work.b.dtype)
     for axis in range(3):
         whole[axis], extent[axis] = work.axis[axis].result, extents[axis]
     join_rows(y, whole, extent)
@@ -117,11 +95,7 @@ cdef void write_box(const Work *work, const Tensor *box, const Py_ssize_t *exten
             dst = y.data + d * y.stride[2] + h * y.stride[3]
             for run in range((extent[2] + most - 1) // most):
                 count = min(most, extent[2] - run * most)
-                row = dst + run * most * y.stride[4]
-                if streams:
-                    stream_channels(work, &results, src, row, count, staging)
-                else:
-                    store_line(work, &results, src, row, count, staging)
+                store_line(work, &results, src, dst + run * most * y.stride[4], count, staging)
                 src += count * box.stride[4]
 
 

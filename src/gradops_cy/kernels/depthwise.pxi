@@ -134,6 +134,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     cdef Py_ssize_t count = positions(width, task.start[2], residue[2])
     cdef Py_ssize_t classes = work.b.row_classes
     cdef Py_ssize_t rows = 0
+    cdef Py_ssize_t in_row      # taps whose weights are those of a row
     cdef Py_ssize_t t, r, jd, jh, yd, yh
     cdef Py_ssize_t pixel = channels * element_size(dtype)
     cdef bint joined = joins_columns(work, task, x, dtype)
@@ -149,30 +150,30 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         taps += 1
     if taps > 0:
         rows = all_taps // taps
+    in_row = taps
     span.flat = (dense and 2 * channels <= work.lanes and width.in_step == 1
                  and width.out_step == 1)
-    span.slides = slides_of(reach, taps, width.in_step)
-    # Two taps of elements that are not converted gain nothing.
-    span.sliding = not span.flat and (
-        span.slides > 1
-        or (span.slides == 1 and taps >= (1 if element_size(dtype) < work.size else 3)))
-    span.slide = slide
-    if span.sliding:
-        for t in range(span.slides):
-            slide[t].taps = (taps - t + span.slides - 1) // span.slides
-            slide[t].offset = offset[t]
-            clip_run(reach[t], width.in_step, count + slide[t].taps - 1, width.source,
-                     &slide[t].low, &slide[t].high)
     weights = work.weights + work.size * (residue[3] * work.b.group_panel + task.group)
-    span.classes, span.before = classes, 0
-    span.dst_step = width.out_step * y.stride[4]
+    span.slide, span.classes, span.before = slide, classes, 0
     if classes > 1:
         count = min(classes * width.block, width.result - classes * task.start[2])
         span.dst_step, span.slides, span.sliding = y.stride[4], 1, True
         if rows > 0:
             slide.offset = x.stride[4] * join_classes(work, task, residue, rows, count, slide,
                                                       &span.before, copied)
-            weights, taps, pitch = copied, width.taps, channels
+            weights, pitch, in_row = copied, channels, width.taps
+    else:
+        span.dst_step = width.out_step * y.stride[4]
+        span.slides = slides_of(reach, taps, width.in_step)
+        # Two taps of elements that are not converted gain nothing.
+        span.sliding = not span.flat and (
+            span.slides > 1
+            or (span.slides == 1 and taps >= (1 if element_size(dtype) < work.size else 3)))
+        for t in range(span.slides if span.sliding else 0):
+            slide[t].taps = (taps - t + span.slides - 1) // span.slides
+            slide[t].offset = offset[t]
+            clip_run(reach[t], width.in_step, count + slide[t].taps - 1, width.source,
+                     &slide[t].low, &slide[t].high)
     # Few channels are read and written in the order of memory anyway.
     touches = work.b.touches and dense and not span.flat and not joined
     stages = touches and work.b.stages and not work.streams
@@ -192,12 +193,12 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         for jh in range(positions(height, task.start[1], residue[1])):
             span.rows = 0
             for r in range(rows):
-                t = r * (all_taps // rows)
-                yd = source_of(depth, task.start[0], tap[3 * t], jd)
-                yh = source_of(height, task.start[1], tap[3 * t + 1], jh)
+                t = 3 * r * taps
+                yd = source_of(depth, task.start[0], tap[t], jd)
+                yh = source_of(height, task.start[1], tap[t + 1], jh)
                 if yd >= 0 and yh >= 0:
                     row[span.rows] = x.data + yd * x.stride[2] + yh * x.stride[3]
-                    weight[span.rows] = weights + work.size * r * taps * pitch
+                    weight[span.rows] = weights + work.size * r * in_row * pitch
                     span.rows += 1
             dst = y.data + ((task.start[0] + jd) * depth.out_step + residue[0]) * y.stride[2]
             dst += ((task.start[1] + jh) * height.out_step + residue[1]) * y.stride[3]

@@ -16,28 +16,6 @@ enum {
     PHASE_PITCH = (PHASE_BLOCKS + 1) * LANES_F32,
 };
 
-/* phase[j][i] = src[i * phases + j] for a vector of i. */
-INLINE void deal(int phases, const float *src, float *phase) {
-    vec_f32 x[MOST_PHASES], dealt[MOST_PHASES];
-    for (int v = 0; v < phases; v++) x[v] = ((const vec_f32 *)src)[v];
-    /* Each round parts evens from odds, within the parts of the rounds before. */
-    for (int parts = 1; parts < phases; parts *= 2) {
-        int vectors = phases / parts; /* of a part */
-        for (int p = 0; p < parts; p++)
-            for (int v = 0; v < vectors / 2; v++) {
-                vec_f32 a = x[p * vectors + 2 * v], b = x[p * vectors + 2 * v + 1];
-                dealt[p * vectors + v] = __builtin_shufflevector(a, b, FLOAT_LANES(EVENS));
-                dealt[p * vectors + vectors / 2 + v] = __builtin_shufflevector(a, b, FLOAT_LANES(ODDS));
-            }
-        for (int v = 0; v < phases; v++) x[v] = dealt[v];
-    }
-    /* The parts' numbers are the phases' with their bits reversed. */
-    for (int v = 0; v < phases; v++) {
-        int j = phases == 8 ? (v & 1) << 2 | (v & 2) | v >> 2 : (v & 1) << 1 | v >> 1;
-        *(vec_f32 *)(phase + j * PHASE_PITCH) = x[v];
-    }
-}
-
 /* The sums of some vectors of positions, whose phases begin at `phase`. */
 INLINE void sum_phase_vectors(int vectors, int dtype, int accumulate, int phases, const float *phase,
                               const float *weight, ptrdiff_t taps, char *dst) {
@@ -66,8 +44,7 @@ INLINE void sum_phases(int phases, int dtype, int accumulate, const float *src, 
     float w[COLUMNS_IN_SEQUENCE];
     ptrdiff_t b = 0, bytes = LANES_F32 * element_size(dtype), dealt = blocks + (taps > phases);
     for (ptrdiff_t k = 0; k < taps; k++) w[k] = weight[k * pitch];
-    for (ptrdiff_t i = 0; i < dealt; i++)
-        deal(phases, src + i * phases * LANES_F32, phase + i * LANES_F32);
+    deal_vectors_float(phases, src, dealt * phases * LANES_F32, phase, PHASE_PITCH);
 #define SUM(vectors, taps)                                                                         \
     for (; b + vectors <= blocks; b += vectors)                                                    \
     sum_phase_vectors(vectors, dtype, accumulate, phases, phase + b * LANES_F32, w, taps, dst + b * bytes)

@@ -17,6 +17,7 @@ cdef struct Results:
     Py_ssize_t channel_pitch            # of scratch, in elements
     Py_ssize_t position_pitch
     Py_ssize_t step[3]                  # of diff_src, from position to position of a class
+    bint past                           # rows of positions go past the caches, nothing is added
     Py_ssize_t start_w
     Py_ssize_t streams
     Py_ssize_t taps                     # of the classes that wait
@@ -41,6 +42,7 @@ cdef void expect_results(const Work *work, const Task *task, Py_ssize_t group,
         r.step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
         r.dst += task.start[axis] * r.step[axis]
     r.start_w = task.start[2]
+    r.past = False
     r.streams = r.taps = r.total = 0
 
 
@@ -59,6 +61,9 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
     cdef Py_ssize_t step = r.step[2]
     cdef Py_ssize_t j, i, rows, strip
     cdef bint plain = element_size(dtype) == size and not add
+    cdef char *converted = staging + TRANSPOSE_ROWS * count * size
+    cdef char *line
+    cdef char *target
     if magnitude(channel_stride) < magnitude(step):
         if r.channel_pitch == 1 and channel_stride == element_size(dtype):
             store_rows(dtype, c, r.position_pitch, dst, step, count, channels, add)
@@ -84,7 +89,7 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
                 store_row(dtype, c + j * r.channel_pitch * size, 1, dst + j * channel_stride, step,
                           count, add)
             return
-        if plain and step == size and channel_stride % size == 0:
+        if plain and not r.past and step == size and channel_stride % size == 0:
             transpose(size, c, r.position_pitch, dst, channel_stride // size, NULL, count, channels)
             return
         for strip in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
@@ -92,8 +97,15 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
             rows = min(TRANSPOSE_ROWS, channels - j)
             transpose(size, c + j * size, r.position_pitch, staging, count, NULL, count, rows)
             for i in range(rows):
-                store_row(dtype, staging + i * count * size, 1, dst + (j + i) * channel_stride,
-                          step, count, add)
+                line, target = staging + i * count * size, dst + (j + i) * channel_stride
+                if not r.past:
+                    store_row(dtype, line, 1, target, step, count, add)
+                    continue
+                if not plain:
+                    # A row after those of the strip.
+                    store_row(dtype, line, 1, converted, step, count, 0)
+                    line = converted
+                stream(line, target, count * step)
 
 
 cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *residue,
