@@ -12,7 +12,9 @@
         if (stride == size) {                                                                      \
             for (; j + lanes <= n; j += lanes)                                                     \
                 *(vec *)(dst + j) = read_##suffix(src + j * size, lanes);                          \
-            if (j < n)                                                                             \
+            if (j < n && n >= lanes && !HAVE_MASKS)                                                \
+                *(vec *)(dst + n - lanes) = read_##suffix(src + (n - lanes) * size, lanes);        \
+            else if (j < n)                                                                        \
                 store_first_##to(dst + j, read_##suffix(src + j * size, (int)(n - j)), n - j);     \
             return;                                                                                \
         }                                                                                          \
@@ -29,7 +31,9 @@
                 if (accumulate) v += read_##suffix(dst + j * size, lanes);                         \
                 write_##suffix(dst + j * size, v, lanes);                                          \
             }                                                                                      \
-            if (j < n) {                                                                           \
+            if (j < n && n >= lanes && !HAVE_MASKS && !accumulate) {                               \
+                write_##suffix(dst + (n - lanes) * size, *(const vec *)(src + n - lanes), lanes);  \
+            } else if (j < n) {                                                                    \
                 vec v = load_first_##to(src + j, n - j);                                           \
                 if (accumulate) v += read_##suffix(dst + j * size, (int)(n - j));                  \
                 write_##suffix(dst + j * size, v, (int)(n - j));                                   \

@@ -46,6 +46,10 @@
 #define VECTOR_REGISTERS 16
 #endif
 
+/* Whether masks load and store parts of vectors; else a whole vector that ends with the part is faster,
+ * where there is one. */
+#define HAVE_MASKS (VECTOR_BYTES == 64)
+
 /* Unaligned, aliasing vectors: a load or a store through a pointer to one is a plain loadu/storeu. */
 typedef float vec_f32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef double vec_f64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
