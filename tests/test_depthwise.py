@@ -216,9 +216,10 @@ def test_scratch_for_rows_past_the_caches(width, fits):
 @pytest.fixture
 def along_rows(monkeypatch):
     """Let positions be lanes wherever they can."""
-    dense = (1, 1, 1)
     monkeypatch.setattr(
-        _convolution_depthwise, "along_rows", lambda p, _: p.transposed or p.strides == dense
+        _convolution_depthwise,
+        "along_rows",
+        lambda p, _: p.transposed or p.strides[2] in (1, row_classes(p)),
     )
     yield from forced.other_plans()
 
@@ -239,16 +240,42 @@ def along(kernel, *, dst, dtype, transposed=False, strides=None, dilations=None,
     )
 
 
-def test_which_rows_are_long_enough():
-    dense = replace(PROBLEM, strides=(1, 1, 1), diff_src=(1, 30, 30))
-    widths = [1, 16, 28, 33, 56, 65, 112]
-    chosen = [along_rows_of(replace(dense, diff_src=(1, 30, width)), 16) for width in widths]
-    assert chosen == [False, False, True, False, True, False, True]
-    strides = [(1, 2, 1), (1, 1, 2), (1, 3, 4), (1, 8, 8), (1, 5, 5)]
-    chosen = [along_rows_of(replace(dense, strides=s), 16) for s in strides]
-    assert chosen == [True, False, True, True, False]
-    chosen = [along_rows_of(replace(dense, strides=s, transposed=False), 16) for s in strides]
-    assert not any(chosen)
+DENSE = replace(PROBLEM, dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations=(1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("zen4", "dtype", "widths"),
+    [
+        (False, 0, {28, 33, 56, 65, 112}),
+        (True, 0, {28, 56, 65, 112}),
+        (False, 1, {14, 28, 33, 56, 65, 112}),
+        (True, 1, {28, 33, 56, 65, 112}),
+    ],
+)
+def test_which_rows_are_long_enough(monkeypatch, zen4, dtype, widths):
+    monkeypatch.setattr(_convolution_depthwise, "ZEN4", zen4)
+    dense = replace(DENSE, dtype=dtype)
+    for width in (1, 7, 14, 28, 33, 56, 65, 112):
+        problem = replace(dense, diff_src=(1, 30, width))
+        assert along_rows_of(problem, 16) == (width in widths)
+
+
+@pytest.mark.parametrize(
+    ("transposed", "strides", "along"),
+    [
+        (True, (1, 1, 2), False),
+        (True, (1, 3, 4), True),
+        (True, (1, 8, 8), True),
+        (True, (1, 5, 5), False),
+        (False, (1, 2, 1), True),
+        (False, (1, 2, 2), True),
+        (False, (1, 1, 2), True),
+        (False, (1, 4, 4), False),
+    ],
+)
+def test_which_strides_go_along_rows(transposed, strides, along):
+    problem = replace(DENSE, transposed=transposed, strides=strides, diff_src=(1, 30, 112))
+    assert along_rows_of(problem, 16) == along
 
 
 @every_dtype
@@ -328,9 +355,44 @@ def test_blocks_along_rows_do_not_change_a_bit(monkeypatch, along_rows, dst, dty
 
 
 @every_dtype
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+@pytest.mark.parametrize("strides", [(1, 2), (2, 2), (3, 2), (2, 1), (5, 1)])
+@pytest.mark.parametrize("kernel", [(1, 2), (2, 3), (3, 3), (4, 7), (7, 5), (9, 2)])
+def test_residue_classes_along_rows(along_rows, kernel, strides, dilation, dtype):
+    """Of rows of a few vectors or less, even and odd, and of classes without a tap."""
+    for width in (2, 9, 32, 33, 64, 97, 160):
+        dst = (14 + dilation * kernel[0], max(width, kernel[1]))
+        case = along(kernel, dst=dst, dtype=dtype, strides=strides, dilations=(dilation, 1))
+        case.check(large=True)
+        replace(case, pads_begin=(0, 0), pads_end=(1, 2)).check(large=True)
+
+
+@every_dtype
+@pytest.mark.parametrize("dst", [(131,), (9, 14, 72)])
+@pytest.mark.parametrize("view", ["contiguous", "inside", "reversed"])
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("past", [False, True])
+def test_views_of_classes_along_rows(monkeypatch, along_rows, past, accumulate, view, dst, dtype):
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: past)
+    rank = len(dst)
+    case = along((3,) * rank, dst=dst, dtype=dtype, strides=(2, 3, 2)[-rank:])
+    case.check(view=view, out_view=view, accumulate=accumulate, large=True)
+
+
+@every_dtype
+@pytest.mark.parametrize("dst", [(80, 140), (7, 20, 66)])
+def test_blocks_of_classes_along_rows_do_not_change_a_bit(monkeypatch, along_rows, dst, dtype):
+    case = along((3,) * len(dst), dst=dst, dtype=dtype, strides=(2,) * len(dst))
+    assert_cuts_do_not_change_a_bit(monkeypatch, case, "PLANE_BYTES", (9, 11, 13, 20))
+
+
+@every_dtype
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_special_values_along_rows(along_rows, value, dtype):
     case = along((3, 3), dst=(9, 31), dtype=dtype, groups=3)
     assert_value_reaches_what_it_touches(case, value)
+    for strides in ((2, 2), (3, 2)):
+        case = along((3, 3), dst=(9, 31), dtype=dtype, groups=3, strides=strides)
+        assert_value_reaches_what_it_touches(case, value)
     case = along((3, 3), dst=(9, 31), dtype=dtype, groups=3, transposed=True, strides=(2, 4))
     assert_value_reaches_what_it_touches(case, value)

@@ -41,8 +41,9 @@ STRIDED_PLANE_BYTES = 1 << 18
 RING_BYTES = 1 << 15
 # Positions of SCATTER that are multiplied in less time than the weights take to arrive.
 FEW_POSITIONS = 64
-# Below this a task is not worth its own window.
+# Below this a task is not worth its own window; lanes over positions take longer over theirs.
 TASK_FLOP = 1 << 21
+ROWS_TASK_FLOP = 1 << 18
 
 
 def cut(choice: Choice, num_threads: int) -> Cut:
@@ -70,7 +71,8 @@ def cut(choice: Choice, num_threads: int) -> Cut:
 def _workspace(choice: Choice) -> int:
     """Return the bytes for a task: processors with AMX have at least 2 MiB of that cache."""
     if choice.along_rows:
-        return PLANE_BYTES if max(choice.problem.strides) == 1 else STRIDED_PLANE_BYTES
+        strided = choice.problem.transposed and max(choice.problem.strides) > 1
+        return STRIDED_PLANE_BYTES if strided else PLANE_BYTES
     return WORKSPACE * 3 // 2 if choice.dot and choice.tiles.amx else WORKSPACE
 
 
@@ -295,7 +297,8 @@ def _split_for_threads(found: Cut, num_threads: int) -> Cut:
     # A sum that is cut fills its window again for each range of channels.
     refills = choice.windowed and found.chunk < choice.problem.output_channels
     wanted = num_threads * (1 if refills else 3) if num_threads > 1 else 1
-    while found.tasks < wanted and problem.flop // found.tasks > TASK_FLOP:
+    enough = ROWS_TASK_FLOP if choice.along_rows else TASK_FLOP
+    while found.tasks < wanted and problem.flop // found.tasks > enough:
         parts = _parts(found)
         if parts is None:
             break

@@ -292,7 +292,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     writes = plain and layout.diff_src_channels_last and not layout.accumulate
     if kernel in (GROUPED, DEPTHWISE):
         windowed = not (layout.diff_dst_channels_last and layout.diff_src_channels_last)
-        direct = not windowed or (along_rows and plain and not layout.accumulate)
+        direct = not windowed or (along_rows and not layout.accumulate)
     else:
         in_place = kernel == ROWS or (kernel == SCATTER and not parts)
         windowed = not (in_place and reads)
@@ -382,6 +382,7 @@ def _goes_along_rows(
     if kernel == SCATTER:
         return not parts and _convolution_scatter.along_rows(problem)
     depthwise = kernel == DEPTHWISE and assumed != NOTHING
+    depthwise = depthwise and not _convolution_taps.zero_first(problem)
     return depthwise and _convolution_depthwise.along_rows(problem, tiles.lanes)
 
 

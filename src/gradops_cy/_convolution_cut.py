@@ -44,6 +44,8 @@ _LINE = 64
 # which some stay in the second-level cache.
 NARROW_PIXEL = 256
 LONG_ROW = 1 << 18
+# Words of depthwise_rows.h's Stencil.
+_STENCIL = 21
 # Positions of a box that are transposed at a time: long runs of each channel, but in cache.
 BOX_RUN = 384
 
@@ -221,17 +223,17 @@ class Cut:
 
     @property
     def touches(self) -> bool:
-        """Whether rows in place are touched in the order of memory before they are used."""
-        problem = self.choice.given
+        """Whether DEPTHWISE asks for what lies in no cache before it is used."""
+        problem, choice = self.choice.given, self.choice
         both = problem.diff_dst_bytes + problem.diff_src_bytes
-        large = _processor.past_the_caches(both, both)
-        whole_rows = self.choice.out_steps[2] == self.choice.row_classes
-        plain = whole_rows and not self.choice.windowed
+        if choice.kernel != DEPTHWISE or not _processor.past_the_caches(both, both):
+            return False
+        plain = choice.out_steps[2] == choice.row_classes and not choice.windowed
         pixel = problem.groups * problem.itemsize
         # Halves of narrow pixels arrive faster than they are converted.
         waits = problem.itemsize >= 4 or pixel > NARROW_PIXEL
         fits = pixel * max(problem.diff_dst[2], problem.diff_src[2]) <= LONG_ROW
-        return large and plain and waits and fits and self.choice.kernel == DEPTHWISE
+        return choice.along_rows or (plain and waits and fits)
 
     @property
     def stages(self) -> bool:
@@ -316,7 +318,7 @@ class Cut:
         if choice.kernel == SCATTER:
             return _convolution_scatter.strip(self.result_pitch, choice.dot)
         if choice.along_rows:
-            return _convolution_depthwise.ROWS
+            return min(_convolution_depthwise.ROWS, self.block[1])
         return _convolution_depthwise.STRIP if choice.stride_columns > 1 else 0
 
     @property
@@ -512,13 +514,17 @@ def _depthwise_need(cut: Cut) -> _Need:
         axis.taps.span + (axis.block - 1) * step for axis, step in zip(axes, steps, strict=True)
     ]
     rows = prod(spans[:2]) + (steps[2] > 1)
-    results = cut.strip * cut.window_pitch
-    if cut.stages:
-        results = cut.block[1] * cut.block[2] + _LINE // cut.choice.size
+    choice, results = cut.choice, 0
+    if not cut.direct:
+        results = cut.strip * choice.row_classes * cut.window_pitch
+    elif cut.stages:
+        results = prod(map(mul, cut.block[1:], choice.out_steps[1:])) + _LINE // choice.size
+    # The columns that taps read, a Stencil for classes beside each other, places and weights.
+    stencils = len(choice.residues) // choice.row_classes
     return _Need(
-        window=rows * cut.window_pitch + cut.choice.lanes,
+        window=rows * cut.window_pitch + choice.lanes,
         results=results,
-        pointers=cut.choice.work.most + len(axes[2].taps),
+        pointers=len(axes[2].taps) + _STENCIL * stencils + 2 * len(choice.taps),
         channels=1,
         sums=1,
     )

@@ -5,14 +5,21 @@ from __future__ import annotations
 from math import prod
 
 from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._processor import ZEN4
 from gradops_cy._rounding import odd, up
 
-# Positions of a row below which going through it costs more than its products.
+# Strides of a transposed convolution whose columns are dealt out in registers, for less than it
+# costs to transpose (2 is not), and positions of a row below which to go through it costs more.
+DEALT = (4, 8)
 SHORT_ROW = 24
-# Strides whose columns are dealt out in registers, for less than it costs to transpose; 2 is not.
-DEALT = (1, 4, 8)
-# Rows of results that are computed at a time.
-ROWS = 4
+# What a vector takes beside its products, in vectors multiplied: in a row, of which short ones take
+# as long as so many; and in a box, where it is transposed and converted.
+ROW_VECTOR = 3.0
+FEWEST_VECTORS = 1.5
+BOX_VECTOR = 6.0
+BOX_VECTOR_OF_HALVES = 9.0
+# Rows of a residue class that are computed at a time, while what comes next is asked for.
+ROWS = 28
 # Positions of which sums of columns are in scratch.
 STRIP = 16
 # The stride for which there are tiles of all residue classes of a row.
@@ -22,13 +29,19 @@ STRIDE = 2
 def along_rows(problem: ConvProblem, lanes: int) -> bool:
     """Return whether positions of a row had best be lanes, where rows are dense.
 
-    Then neighbours read neighbouring columns. To transpose costs less than idle lanes do.
+    Then neighbours of a residue class read neighbouring columns, but last vectors have idle lanes.
     """
-    width = problem.diff_src[2]
-    full = width > SHORT_ROW and width > 0.85 * up(width, lanes)
-    if problem.transposed:
-        return full and problem.strides[2] in DEALT
-    return full and problem.strides == (1, 1, 1)
+    width, stride = problem.diff_src[2], problem.strides[2]
+    if problem.transposed and stride > 1:
+        return stride in DEALT and width > SHORT_ROW and width > 0.85 * up(width, lanes)
+    if stride not in (1, row_classes(problem)):
+        return False
+    taps = prod(problem.kernel) / (1 if problem.transposed else prod(problem.strides))
+    products = taps if ZEN4 else taps / 2
+    positions = -(-width // stride)
+    row = (products + ROW_VECTOR) * max(FEWEST_VECTORS, -(-positions // lanes))
+    beside = BOX_VECTOR_OF_HALVES if problem.itemsize == 2 else BOX_VECTOR
+    return row < 1.05 * (products + beside) * positions / lanes
 
 
 def window_pitch(positions: int, span: int, stride: int, lanes: int) -> int:

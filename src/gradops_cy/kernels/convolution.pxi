@@ -154,7 +154,7 @@ cdef int run_tasks(const Work *work, Tasks *tasks, Py_ssize_t thread,
     while task >= 0:
         unfit |= run_task(work, task, scratch, &held)
         task = next_task(tasks, thread, &tried)
-    if work.b.streams:
+    if work.b.streams or work.b.stages:
         end_streams()
     return unfit
 

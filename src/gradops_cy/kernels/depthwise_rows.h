@@ -3,43 +3,85 @@
  * diff_dst stands in a window of the computing type, with zeros around it. Rows of taps that read one
  * row after the other share what is loaded: a tile has `mr` rows of results, and each row of the
  * window is multiplied with as many rows of taps. With a stride, what neighbouring results read lies
- * side by side: a row of the window is in parts, of which each has every so many elements. */
+ * side by side: a row of the window is in parts, of which each has every so many elements. Two residue
+ * classes of a row are computed together: a class by itself would load again what the other has loaded,
+ * and write every other element. */
 #ifndef GRADOPS_DEPTHWISE_ROWS_H
 #define GRADOPS_DEPTHWISE_ROWS_H
 
+#include "interleave.h"
 #include "rows.h"
 
 /* What a tile reads; in elements. */
 typedef struct {
+    ptrdiff_t first;                /* from the window's first element to what the first result reads */
     ptrdiff_t pitch;                /* from what a row of results reads to what the next one reads */
     ptrdiff_t layers;               /* taps of the first axis */
     ptrdiff_t layer_pitch;          /* from what one reads to what the next one reads */
-    ptrdiff_t rows;                 /* taps of the second */
-    ptrdiff_t row_pitch;
-    ptrdiff_t apart;                /* every so many of them read one row of results after the other */
-    ptrdiff_t taps;                 /* taps of the last */
-    const ptrdiff_t *offset;        /* [taps] */
-    const void *weights;            /* [layers][rows][taps] */
+    ptrdiff_t row_pitch;            /* ... and taps of the second */
+    ptrdiff_t apart;                /* every so many of them read one row of results after the other: */
+    ptrdiff_t slides, longer;       /* so many in turn, one more of the first `longer` */
+    ptrdiff_t entries;              /* of a row, that taps of the last axis read for the first result */
+    const ptrdiff_t *offset;        /* [entries] */
+    int classes;                    /* residue classes of a row: one, or two whose results take turns */
+    ptrdiff_t begin[2], end[2];     /* the entries that a class reads, with a tap each */
+    const void *weights[2];         /* [layers][apart][taps][slides] */
+    ptrdiff_t count;                /* results of a row, */
+    ptrdiff_t vectors;              /* ... in vectors of each class, */
+    ptrdiff_t nv;                   /* ... so many of them in a tile; */
+    ptrdiff_t last;                 /* the first position of the last tile */
 } Stencil;
 
 #define STENCIL_MR 4
 #if VECTOR_REGISTERS == 32
 #define STENCIL_NV 4
-#define STENCIL_WIDTHS(X) X(1) X(2) X(3) X(4)
+#define STENCIL_WIDTHS(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4) X(2, 1) X(2, 2)
 #else
 #define STENCIL_NV 2
-#define STENCIL_WIDTHS(X) X(1) X(2)
+#define STENCIL_WIDTHS(X) X(1, 1) X(1, 2) X(2, 1)
 #endif
+
+INLINE void write_sums_f32(const int dtype, char *dst, vec_f32 v, int n) {
+    if (dtype == F32) write_f32(dst, v, n);
+    else if (dtype == F16) write_f16(dst, v, n);
+    else write_bf16(dst, v, n);
+}
+INLINE void write_sums_f64(const int dtype, char *dst, vec_f64 v, int n) {
+    (void)dtype;
+    write_f64(dst, v, n);
+}
 
 #define BODY "depthwise_rows_body.h"
 #include "for_reals.h"
 
-/* Rows of `count` results; `window` is what the first tap reads for the first of them,
- * `dst_pitch` in bytes. */
-static void run_stencil(int f64, const Stencil *stencil, const void *window, ptrdiff_t rows,
-                        ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {
-    if (f64) stencil_f64(stencil, window, rows, count, dst, dst_pitch);
-    else stencil_f32(stencil, window, rows, count, dst, dst_pitch);
+/* dst[place[t]] = src[t], a channel's weights; `stride` in bytes. */
+static void place_weights(int f64, const char *src, ptrdiff_t stride, ptrdiff_t taps,
+                          const ptrdiff_t *place, void *dst) {
+    for (ptrdiff_t t = 0; t < taps; t++, src += stride)
+        if (f64) ((double *)dst)[place[t]] = *(const double *)src;
+        else ((float *)dst)[place[t]] = *(const float *)src;
+}
+
+/* Cuts rows of `count` results into tiles. Without masks the last one ends with the row, where it can:
+ * it computes again some of what the tile before it has. */
+static void set_tiles(int dtype, Stencil *s, ptrdiff_t count) {
+    const ptrdiff_t lanes = VECTOR_BYTES / compute_size(dtype), most = STENCIL_NV / s->classes;
+    const ptrdiff_t positions = (count + s->classes - 1) / s->classes;
+    s->count = count;
+    s->vectors = (positions + lanes - 1) / lanes;
+    const ptrdiff_t tiles = (s->vectors + most - 1) / most;
+    s->nv = (s->vectors + tiles - 1) / tiles;
+    const ptrdiff_t before = (s->vectors - 1) / s->nv * s->nv;
+    const ptrdiff_t whole = positions - (s->vectors - before) * lanes;
+    const int ends = !HAVE_MASKS && whole >= 0 && positions * s->classes == count;
+    s->last = ends ? whole : before * lanes;
+}
+
+/* Rows of results of a tensor's dtype; the window is of the type that computes. */
+static void run_stencil(int dtype, const Stencil *stencil, const void *window, ptrdiff_t rows,
+                        char *dst, ptrdiff_t dst_pitch) {
+    if (dtype == F64) stencil_f64(dtype, stencil, window, rows, dst, dst_pitch);
+    else stencil_f32(dtype, stencil, window, rows, dst, dst_pitch);
 }
 
 #endif

@@ -2,32 +2,31 @@
 
 cdef extern from "depthwise_rows.h" nogil:
     ctypedef struct Stencil:
+        Py_ssize_t first
         Py_ssize_t pitch
         Py_ssize_t layers
         Py_ssize_t layer_pitch
-        Py_ssize_t rows
         Py_ssize_t row_pitch
         Py_ssize_t apart
-        Py_ssize_t taps
+        Py_ssize_t slides
+        Py_ssize_t longer
+        Py_ssize_t entries
         const Py_ssize_t *offset
-        const void *weights
-    void run_stencil(int f64, const Stencil *stencil, const void *window, Py_ssize_t rows,
-                     Py_ssize_t count, char *dst, Py_ssize_t dst_pitch) noexcept
-
-
-cdef inline Py_ssize_t tap_step(const Axis *axis) noexcept nogil:
-    """Return how far apart neighbouring taps read."""
-    return axis.offset[1] - axis.offset[0] if axis.taps > 1 else 1
-
-
-cdef inline Py_ssize_t reach_of(const Axis *axis, Py_ssize_t count) noexcept nogil:
-    """Return the source coordinates from the first to the last that `count` positions read."""
-    return (count - 1) * axis.in_step + 1 + (axis.taps - 1) * tap_step(axis)
+        int classes
+        Py_ssize_t begin[2]
+        Py_ssize_t end[2]
+        const void *weights[2]
+    void place_weights(int f64, const char *src, Py_ssize_t stride, Py_ssize_t taps,
+                       const Py_ssize_t *place, void *dst) noexcept
+    void set_tiles(int dtype, Stencil *stencil, Py_ssize_t count) noexcept
+    void run_stencil(int dtype, const Stencil *stencil, const void *window, Py_ssize_t rows,
+                     char *dst, Py_ssize_t dst_pitch) noexcept
 
 
 # What all channels of a task have in common.
 cdef struct Channels:
-    Py_ssize_t count[3]     # positions
+    Py_ssize_t count[3]     # results
+    Py_ssize_t lowest[3]    # the smallest offset of a tap
     Py_ssize_t low[3]       # which of the coordinates that they read lie inside of diff_dst
     Py_ssize_t high[3]
     Py_ssize_t corner[3]    # the first of those, in diff_dst
@@ -35,41 +34,107 @@ cdef struct Channels:
     Py_ssize_t left         # elements of a row of the window before `low`: whole lines are stored
     Py_ssize_t bytes        # of a row of results
     char *dealt             # with a stride, a row before it is dealt out
-    Stencil stencil
+    Py_ssize_t *place       # [taps]: where they stand in:
+    char *weights           # those of a channel
+    Stencil *stencil        # [residue classes of a plane's rows], those of planes one after the other
+
+
+cdef Py_ssize_t clip_axis(const Work *work, const Task *task, int number,
+                          Channels *c) noexcept nogil:
+    """Set what concerns one axis; return how many source coordinates its positions reach."""
+    cdef const Axis *axis = &work.axis[number]
+    cdef Py_ssize_t start = task.start[number]
+    cdef Py_ssize_t low = axis.offset[0] if axis.taps else 0
+    cdef Py_ssize_t high = low
+    cdef Py_ssize_t t, reach
+    for t in range(axis.taps):
+        low, high = min(low, axis.offset[t]), max(high, axis.offset[t])
+    reach = (positions(axis, start, 0) - 1) * axis.in_step + 1 + high - low
+    c.lowest[number] = low
+    c.count[number] = min(axis.block * axis.out_step, axis.result - start * axis.out_step)
+    low += start * axis.in_step
+    clip_run(low, 1, reach, axis.source, &c.low[number], &c.high[number])
+    c.corner[number] = low + c.low[number]
+    return reach
+
+
+cdef inline Py_ssize_t tap_step(const Axis *axis, Py_ssize_t first,
+                                Py_ssize_t taps) noexcept nogil:
+    """Return how far apart the taps of a class read, of which there are `taps`."""
+    return axis.offset[first + 1] - axis.offset[first] if taps > 1 else 1
+
+
+cdef void set_stencil(const Work *work, const Channels *c, const Py_ssize_t *residue,
+                      const Py_ssize_t *offset, Stencil *stencil) noexcept nogil:
+    """Describe the taps of a residue class, and of those beside it in its rows."""
+    cdef const Axis *depth = &work.axis[0]
+    cdef const Axis *height = &work.axis[1]
+    cdef const Axis *width = &work.axis[2]
+    cdef Py_ssize_t pitch = work.b.window_pitch
+    cdef const Py_ssize_t *first
+    cdef const Py_ssize_t *last
+    cdef Py_ssize_t step, rows, taps, layer, row, t, at
+    cdef int number
+    memset(stencil, 0, sizeof(Stencil))
+    stencil.classes, stencil.offset = work.b.row_classes, offset
+    set_tiles(work.b.dtype, stencil, c.count[2])
+    stencil.pitch = pitch * height.in_step
+    for number in range(stencil.classes):
+        at = residue[3]
+        stencil.weights[number] = c.weights + at * work.size
+        if residue[4] > residue[3]:
+            # A class's taps are a grid.
+            first, last = work.tap + 3 * residue[3], work.tap + 3 * (residue[4] - 1)
+            rows, taps = last[1] - first[1] + 1, last[2] - first[2] + 1
+            stencil.layers = last[0] - first[0] + 1
+            stencil.first = ((depth.offset[first[0]] - c.lowest[0]) * c.height
+                             + height.offset[first[1]] - c.lowest[1]) * pitch
+            stencil.layer_pitch = pitch * c.height * tap_step(depth, first[0], stencil.layers)
+            step = tap_step(height, first[1], rows)
+            stencil.row_pitch = pitch * step
+            stencil.apart = height.in_step // step if height.in_step % step == 0 else rows
+            stencil.apart = min(stencil.apart, rows)
+            stencil.slides, stencil.longer = rows // stencil.apart, rows % stencil.apart
+            if stencil.classes > 1:
+                stencil.begin[number] = width.offset[first[2]] - c.lowest[2]
+            stencil.end[number] = stencil.begin[number] + taps
+            stencil.entries = max(stencil.entries, stencil.end[number])
+            for layer in range(stencil.layers):
+                for step in range(stencil.apart):
+                    for t in range(taps):
+                        row = step
+                        while row < rows:
+                            c.place[residue[3] + (layer * rows + row) * taps + t] = at
+                            at += 1
+                            row += stencil.apart
+        residue += 5
 
 
 cdef void begin_channels(const Work *work, const Task *task, const Scratch *s,
                          Channels *c) noexcept nogil:
     """Clear the window: what lies outside of diff_dst stays zero."""
-    cdef Stencil *stencil = &c.stencil
     cdef Py_ssize_t pitch = work.b.window_pitch
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
-    cdef const Axis *axis
-    cdef Py_ssize_t number, first, step, entries
-    class_positions(work, task, work.residue, c.count)
-    for number in range(3):
-        axis = &work.axis[number]
-        first = task.start[number] * axis.in_step + axis.offset[0]
-        clip_run(first, 1, reach_of(axis, c.count[number]), axis.source, &c.low[number],
-                 &c.high[number])
-        c.corner[number] = first + c.low[number]
-    axis = &work.axis[2]
-    c.height = reach_of(&work.axis[1], c.count[1])
-    c.left = whole_vectors(work, c.low[2]) if axis.in_step == 1 else c.low[2]
+    cdef const Axis *width = &work.axis[2]
+    cdef Py_ssize_t layers = clip_axis(work, task, 0, c)
+    cdef Py_ssize_t first, entries, number
+    c.height = clip_axis(work, task, 1, c)
+    clip_axis(work, task, 2, c)
+    c.left = whole_vectors(work, c.low[2]) if width.in_step == 1 else c.low[2]
     c.bytes = c.count[2] * element_size(work.b.dtype)
-    for number in range(axis.taps):
-        first = axis.offset[number] - axis.offset[0]
-        offset[number] = first % axis.in_step * (pitch // axis.in_step) + first // axis.in_step
-    stencil.taps, stencil.offset, stencil.weights = axis.taps, offset, offset + axis.taps
-    axis = &work.axis[1]
-    step = tap_step(axis)
-    stencil.rows, stencil.row_pitch, stencil.pitch = axis.taps, pitch * step, pitch * axis.in_step
-    stencil.apart = axis.in_step // step if axis.in_step % step == 0 else axis.taps
-    stencil.layers = work.axis[0].taps
-    stencil.layer_pitch = pitch * c.height * tap_step(&work.axis[0])
-    entries = reach_of(&work.axis[0], c.count[0]) * c.height * pitch
+    for number in range(width.taps):
+        # What classes beside each other read follows each other.
+        first = number if work.b.row_classes > 1 else width.offset[number] - c.lowest[2]
+        offset[number] = first % width.in_step * (pitch // width.in_step) + first // width.in_step
+    c.stencil = <Stencil *> (offset + width.taps)
+    c.place = <Py_ssize_t *> (c.stencil + work.classes // work.b.row_classes)
+    c.weights = <char *> (c.place + work.taps)
+    for number in range(work.classes // work.b.row_classes):
+        set_stencil(work, c, work.residue + 5 * number * work.b.row_classes, offset,
+                    c.stencil + number)
+    entries = layers * c.height * pitch
     c.dealt = s.window + entries * work.size
-    memset(s.window, 0, (entries + (pitch if work.axis[2].in_step > 1 else 0)) * work.size)
+    memset(s.window, 0, (entries + (pitch if width.in_step > 1 else 0)) * work.size)
 
 
 cdef void load_channel(const Work *work, const Channels *c, Py_ssize_t group, const Tensor *x,
@@ -81,8 +146,8 @@ cdef void load_channel(const Work *work, const Channels *c, Py_ssize_t group, co
     cdef Py_ssize_t layer, h
     cdef const char *src
     cdef char *row
-    load_row(F64 if work.f64 else F32, work.weights + group * size, work.b.group_panel * size,
-             work.residue[4] - work.residue[3], <void *> c.stencil.weights)
+    place_weights(work.f64, work.weights + group * size, work.b.group_panel * size, work.taps,
+                  c.place, c.weights)
     for layer in range(c.high[0] - c.low[0]):
         src = x.data + layer * x.stride[2]
         row = s.window + ((c.low[0] + layer) * c.height + c.low[1]) * pitch * size
@@ -96,44 +161,63 @@ cdef void load_channel(const Work *work, const Channels *c, Py_ssize_t group, co
             deal_out(<int> size, step, c.dealt, pitch, row + h * pitch * size, pitch // step)
 
 
-cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x, const Tensor *y,
-                          const Scratch *s) noexcept nogil:
+cdef void compute_class_rows(const Work *work, const Channels *c, const Stencil *stencil,
+                             const char *window, Py_ssize_t rows, char *dst, Py_ssize_t dst_pitch,
+                             const Scratch *s) noexcept nogil:
+    """Compute rows of a residue class, `dst_pitch` apart; `window` is what they read, by rows."""
+    cdef Py_ssize_t pitch = work.b.window_pitch * work.b.row_classes
+    window += (c.left - c.low[2]) * work.size
+    if work.b.direct:
+        run_stencil(work.b.dtype, stencil, window, rows, dst, dst_pitch)
+    else:
+        run_stencil(F64 if work.f64 else F32, stencil, window, rows, s.result, pitch * work.size)
+        store_rows(work.b.dtype, s.result, pitch, dst, dst_pitch, rows, c.count[2],
+                   work.accumulate)
+
+
+cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x,
+                          const Tensor *y, const Scratch *s) noexcept nogil:
     """Compute from the window, a few rows at a time; `x` and `y` are where the channel begins."""
-    cdef Py_ssize_t pitch = work.b.window_pitch
-    cdef Py_ssize_t begin = c.left - c.low[2]
-    cdef Py_ssize_t d, h, rows, later
+    cdef const Axis *depth = &work.axis[0]
+    cdef const Axis *height = &work.axis[1]
+    cdef Py_ssize_t classes = min(height.out_step, height.result)
+    cdef Py_ssize_t pitch = work.b.window_pitch * work.size
+    cdef Py_ssize_t source_bytes = (c.high[2] - c.low[2]) * element_size(work.b.dtype)
+    cdef Py_ssize_t most = work.b.strip if work.b.touches or not work.b.direct else c.count[1]
+    cdef Py_ssize_t strip = most * height.out_step
+    cdef Py_ssize_t read = most * height.in_step
+    cdef Py_ssize_t d, h, row, j, number, rows
+    cdef const Stencil *stencil
     cdef const char *window
     cdef const char *next
-    cdef char *dst
     cdef char *target
     cdef char *place
     cdef bint stages = work.b.stages and y.stride[3] == c.bytes
-    cdef Py_ssize_t step = work.axis[1].in_step
-    cdef Py_ssize_t source_bytes = (c.high[2] - c.low[2]) * element_size(work.b.dtype)
     for d in range(c.count[0]):
-        next = x.data + d * work.axis[0].in_step * x.stride[2] + x.stride[1]
+        j = d // depth.out_step * depth.in_step
+        next = x.data + j * x.stride[2] + x.stride[1]
+        window = s.window + j * c.height * pitch
+        stencil = c.stencil + d % depth.out_step * classes
         place = target = y.data + d * y.stride[2]
         if stages:
             target = lines_for(s, place)
-        h = 0
+        h = row = 0
         while h < c.count[1]:
-            rows = min(work.b.strip, c.count[1] - h)
-            later = min(work.b.strip, c.count[1] - h - rows)
-            window = s.window + (d * work.axis[0].in_step * c.height * pitch
-                                 + h * step * pitch + begin) * work.size
-            dst = target + h * y.stride[3]
             # What the next channel reads and what the next rows write arrives meanwhile.
-            fetch_ahead(next, x.stride[3], h * step, (h + rows) * step, source_bytes)
-            if not stages:
-                fetch_to_write(dst, y.stride[3], rows, rows + later, c.bytes)
-            if work.b.direct:
-                run_stencil(work.f64, &c.stencil, window, rows, c.count[2], dst, y.stride[3])
-            else:
-                run_stencil(work.f64, &c.stencil, window, rows, c.count[2], s.result,
-                            pitch * work.size)
-                store_rows(work.b.dtype, s.result, pitch, dst, y.stride[3], rows, c.count[2],
-                           work.accumulate)
-            h += rows
+            if work.b.touches:
+                fetch_ahead(next, x.stride[3], row, min(row + read, c.high[1] - c.low[1]), source_bytes)
+            if work.b.touches and not stages:
+                fetch_to_write(target, y.stride[3], h + strip, min(h + 2 * strip, c.count[1]),
+                               c.bytes)
+            for number in range(min(classes, c.count[1] - h)):
+                rows = most
+                if h + strip > c.count[1]:
+                    rows = (c.count[1] - h - number + height.out_step - 1) // height.out_step
+                compute_class_rows(work, c, stencil + number, window + row * pitch, rows,
+                                   target + (h + number) * y.stride[3],
+                                   height.out_step * y.stride[3], s)
+            h += strip
+            row += read
         if stages:
             stream(target, place, c.count[1] * c.bytes)
 
@@ -147,7 +231,7 @@ cdef int run_channels(const Work *work, const Task *task, Tensor x, Tensor y,
     begin_channels(work, task, &s, &c)
     for axis in range(3):
         x.data += c.corner[axis] * x.stride[2 + axis]
-        y.data += task.start[axis] * y.stride[2 + axis]
+        y.data += task.start[axis] * work.axis[axis].out_step * y.stride[2 + axis]
     for group in range(task.group, task.group_end):
         load_channel(work, &c, group, &x, &s)
         compute_channel(work, &c, &x, &y, &s)

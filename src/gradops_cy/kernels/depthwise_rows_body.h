@@ -2,84 +2,120 @@
 
 #define UNROLL _Pragma("GCC unroll 16")
 
+/* What entry t gives the classes `from` to `to` - 1, for `width` rows of taps. */
+#define MULTIPLY(width, from, to)                                                                  \
+    do {                                                                                           \
+        const REAL *entry = source + s->offset[t];                                                 \
+        VEC w[2][width];                                                                           \
+        UNROLL for (int c = from; c < to; c++)                                                     \
+            UNROLL for (int i = 0; i < width; i++)                                                 \
+                w[c][i] = NAME(splat)(weight[c][(t - begin[c]) * slides + done + i]);              \
+        UNROLL for (int e = 0; e < mr + width - 1; e++, entry += s->pitch)                         \
+            UNROLL for (int v = 0; v < nv; v++) {                                                  \
+                VEC x = *(const VEC *)(entry + v * LANES);                                         \
+                HOLD_VECTOR(x);                                                                    \
+                UNROLL for (int i = 0; i < width; i++)                                             \
+                    UNROLL for (int c = from; c < to; c++)                                         \
+                        if (e >= i && e - i < mr) acc[c][e - i][v] += w[c][i] * x;                 \
+            }                                                                                      \
+    } while (0)
+
 /* `width` rows of taps, which read one row after the other: each row is loaded once for all of them. */
 #define SLIDE(width)                                                                               \
     do {                                                                                           \
-        for (ptrdiff_t t = 0; t < s->taps; t++) {                                                  \
-            const REAL *x_row = source + s->offset[t];                                             \
-            VEC w[width];                                                                          \
-            UNROLL for (int i = 0; i < width; i++) w[i] = NAME(splat)(weight[i * next + t]);       \
-            UNROLL for (int e = 0; e < mr + width - 1; e++, x_row += s->pitch)                     \
-                UNROLL for (int v = 0; v < nv; v++) {                                              \
-                    VEC x = *(const VEC *)(x_row + v * LANES);                                     \
-                    HOLD_VECTOR(x);                                                                \
-                    UNROLL for (int i = 0; i < width; i++)                                         \
-                        if (e >= i && e - i < mr) acc[e - i][v] += w[i] * x;                       \
-                }                                                                                  \
+        for (ptrdiff_t t = 0; t < s->entries; t++) {                                               \
+            if (classes == 1 || t < s->begin[1] || t >= s->end[1]) MULTIPLY(width, 0, 1);          \
+            else if (t < s->begin[0] || t >= s->end[0]) MULTIPLY(width, classes - 1, classes);     \
+            else MULTIPLY(width, 0, classes);                                                      \
         }                                                                                          \
-        left -= width;                                                                             \
+        done += width;                                                                             \
         source += width * s->pitch;                                                                \
-        weight += width * next;                                                                    \
     } while (0)
 
-/* mr rows of nv vectors, the last one of which has `last` lanes. */
-INLINE void NAME(stencil_tile)(const int mr, const int nv, const Stencil *s, const REAL *window,
-                               ptrdiff_t last, char *dst, ptrdiff_t dst_pitch) {
-    VEC acc[STENCIL_MR][STENCIL_NV];
-    const ptrdiff_t next = s->apart * s->taps;
-    UNROLL for (int m = 0; m < mr; m++) UNROLL for (int v = 0; v < nv; v++) acc[m][v] = (VEC){0};
+INLINE void NAME(write_tile)(const int dtype, const int mr, const int vectors, VEC (*sums)[STENCIL_NV],
+                             ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {
+    UNROLL for (int v = 0; v < vectors; v++, dst += LANES * element_size(dtype)) {
+        const ptrdiff_t left = count - v * LANES;
+        if (left >= LANES) {
+            UNROLL for (int m = 0; m < mr; m++)
+                NAME(write_sums)(dtype, dst + m * dst_pitch, sums[m][v], LANES);
+        } else if (left > 0) {
+            UNROLL for (int m = 0; m < mr; m++)
+                NAME(write_sums)(dtype, dst + m * dst_pitch, sums[m][v], (int)left);
+        }
+    }
+}
+
+/* mr rows of `count` results of one or two classes, nv vectors of each or some lanes less. */
+INLINE void NAME(stencil_tile)(const int classes, const int mr, const int nv, int dtype,
+                               const Stencil *s, const REAL *window, ptrdiff_t count, char *dst,
+                               ptrdiff_t dst_pitch) {
+    VEC acc[2][STENCIL_MR][STENCIL_NV];
+    const REAL *weight[2] = {s->weights[0], s->weights[1]};
+    const ptrdiff_t begin[2] = {classes == 1 ? 0 : s->begin[0], s->begin[1]};
+    UNROLL for (int c = 0; c < classes; c++)
+        UNROLL for (int m = 0; m < mr; m++)
+            UNROLL for (int v = 0; v < nv; v++) acc[c][m][v] = (VEC){0};
     for (ptrdiff_t layer = 0; layer < s->layers; layer++)
-        for (ptrdiff_t row = 0; row < MIN(s->apart, s->rows); row++) {
+        for (ptrdiff_t row = 0; row < s->apart; row++) {
+            const ptrdiff_t slides = s->slides + (row < s->longer);
             const REAL *source = window + layer * s->layer_pitch + row * s->row_pitch;
-            const REAL *weight = (const REAL *)s->weights + (layer * s->rows + row) * s->taps;
-            for (ptrdiff_t left = (s->rows - row + s->apart - 1) / s->apart; left > 0;) {
-                if (left >= 7 && VECTOR_REGISTERS == 32) SLIDE(7);
-                else if (left >= 5 && VECTOR_REGISTERS == 32) SLIDE(5);
+            for (ptrdiff_t done = 0; done < slides;) {
+                const ptrdiff_t left = slides - done;
+                if (left >= 7 && classes == 1 && VECTOR_REGISTERS == 32) SLIDE(7);
+                else if (left >= 5 && classes == 1 && VECTOR_REGISTERS == 32) SLIDE(5);
                 else if (left >= 3) SLIDE(3);
                 else if (left == 2) SLIDE(2);
                 else SLIDE(1);
             }
+            UNROLL for (int c = 0; c < classes; c++) weight[c] += slides * (s->end[c] - s->begin[c]);
         }
-    UNROLL for (int m = 0; m < mr; m++, dst += dst_pitch)
-        UNROLL for (int v = 0; v < nv; v++) {
-            REAL *p = (REAL *)dst + v * LANES;
-            if (v < nv - 1 || last == LANES) *(VEC *)p = acc[m][v];
-            else NAME(store_first)(p, acc[m][v], (int)last);
+    if (classes == 2)
+        UNROLL for (int m = 0; m < mr; m++) {
+            VEC sums[2 * STENCIL_NV];
+            UNROLL for (int v = 0; v < nv; v++)
+                NAME(take_turns)(acc[0][m][v], acc[1][m][v], sums + 2 * v);
+            UNROLL for (int v = 0; v < 2 * nv; v++) acc[0][m][v] = sums[v];
         }
+    if (sizeof(REAL) == 8)
+        NAME(write_tile)(F64, mr, classes * nv, acc[0], count, dst, dst_pitch);
+    else if (dtype == F32) NAME(write_tile)(F32, mr, classes * nv, acc[0], count, dst, dst_pitch);
+    else if (dtype == F16) NAME(write_tile)(F16, mr, classes * nv, acc[0], count, dst, dst_pitch);
+    else NAME(write_tile)(BF16, mr, classes * nv, acc[0], count, dst, dst_pitch);
 }
 
-#define INSTANCE(NV)                                                                               \
-    static void NAME(stencil_##NV)(const Stencil *s, const REAL *window, ptrdiff_t rows,           \
-                                   ptrdiff_t last, char *dst, ptrdiff_t dst_pitch) {               \
-        if (rows == STENCIL_MR) {                                                                  \
-            NAME(stencil_tile)(STENCIL_MR, NV, s, window, last, dst, dst_pitch);                   \
-            return;                                                                                \
+#define INSTANCE(CLASSES, NV)                                                                      \
+    static void NAME(stencil_##CLASSES##_##NV)(int dtype, const Stencil *stencil, const REAL *window, \
+                                               ptrdiff_t rows, ptrdiff_t count, char *dst,         \
+                                               ptrdiff_t dst_pitch) {                              \
+        const Stencil s = *stencil;                                                                \
+        for (; rows >= STENCIL_MR; rows -= STENCIL_MR) {                                           \
+            NAME(stencil_tile)(CLASSES, STENCIL_MR, NV, dtype, &s, window, count, dst, dst_pitch); \
+            window += STENCIL_MR * s.pitch;                                                        \
+            dst += STENCIL_MR * dst_pitch;                                                         \
         }                                                                                          \
-        for (; rows > 0; rows--, window += s->pitch, dst += dst_pitch)                             \
-            NAME(stencil_tile)(1, NV, s, window, last, dst, dst_pitch);                            \
+        for (; rows > 0; rows--, window += s.pitch, dst += dst_pitch)                              \
+            NAME(stencil_tile)(CLASSES, 1, NV, dtype, &s, window, count, dst, dst_pitch);          \
     }
 STENCIL_WIDTHS(INSTANCE)
 #undef INSTANCE
 
-#define ENTRY(NV) NAME(stencil_##NV),
-static void (*const NAME(stencils)[])(const Stencil *, const REAL *, ptrdiff_t, ptrdiff_t, char *,
-                                      ptrdiff_t) = {NULL, STENCIL_WIDTHS(ENTRY)};
+#define ENTRY(CLASSES, NV) [CLASSES][NV] = NAME(stencil_##CLASSES##_##NV),
+static void (*const NAME(stencils)[][STENCIL_NV + 1])(int, const Stencil *, const REAL *, ptrdiff_t,
+                                                      ptrdiff_t, char *, ptrdiff_t) = {
+    STENCIL_WIDTHS(ENTRY)};
 #undef ENTRY
 
-static void NAME(stencil)(const Stencil *s, const REAL *window, ptrdiff_t rows, ptrdiff_t count,
-                          char *dst, ptrdiff_t dst_pitch) {
-    const ptrdiff_t vectors = (count + LANES - 1) / LANES;
-    const ptrdiff_t tiles = (vectors + STENCIL_NV - 1) / STENCIL_NV;
-    for (ptrdiff_t row = 0; row < rows; row += STENCIL_MR)
-        for (ptrdiff_t i = 0; i < tiles; i++) {
-            const ptrdiff_t v = vectors * i / tiles, end = vectors * (i + 1) / tiles;
-            NAME(stencils)[end - v](s, window + row * s->pitch + v * LANES,
-                                    MIN(rows - row, STENCIL_MR),
-                                    MIN(count - (end - 1) * LANES, LANES),
-                                    dst + row * dst_pitch + v * LANES * (ptrdiff_t)sizeof(REAL),
-                                    dst_pitch);
-        }
+static void NAME(stencil)(int dtype, const Stencil *s, const REAL *window, ptrdiff_t rows, char *dst,
+                          ptrdiff_t dst_pitch) {
+    for (ptrdiff_t v = 0; v < s->vectors; v += s->nv) {
+        const ptrdiff_t first = v + s->nv < s->vectors ? v * LANES : s->last;
+        NAME(stencils)[s->classes][MIN(s->nv, s->vectors - v)](
+            dtype, s, window + s->first + first, rows, s->count - first * s->classes,
+            dst + first * s->classes * element_size(dtype), dst_pitch);
+    }
 }
 
+#undef MULTIPLY
 #undef SLIDE
 #undef UNROLL

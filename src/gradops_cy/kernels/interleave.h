@@ -22,38 +22,39 @@
 #define UNROLL _Pragma("GCC unroll 8")
 
 /* One vector of each stream, of which there are a power of two: in every round vectors half of all
- * apart become neighbours. */
-#define DEFINE_INTERLEAVE(real, vec, L, LANE_LIST)                                                 \
-    INLINE ptrdiff_t interleave_vectors_##real(const int streams, const char *const *src,          \
-                                               ptrdiff_t n, real *dst) {                           \
+ * apart take turns. */
+#define DEFINE_INTERLEAVE(suffix, real, vec, L, LANE_LIST)                                         \
+    INLINE void take_turns_##suffix(vec a, vec b, vec *dst) {                                      \
+        dst[0] = __builtin_shufflevector(a, b, LANE_LIST(FIRST_HALF, 0, L));                       \
+        dst[1] = __builtin_shufflevector(a, b, LANE_LIST(SECOND_HALF, 0, L));                      \
+    }                                                                                              \
+    INLINE ptrdiff_t interleave_vectors_##suffix(const int streams, const char *const *src,        \
+                                                 ptrdiff_t n, real *dst) {                         \
         ptrdiff_t j = 0;                                                                           \
         for (; streams * (j + L) <= n; j += L) {                                                   \
             vec v[8], w[8];                                                                        \
             UNROLL for (int s = 0; s < streams; s++) v[s] = ((const vec *)src[s])[j / L];          \
             UNROLL for (int round = streams; round > 1; round /= 2) {                              \
-                UNROLL for (int s = 0; s < streams / 2; s++) {                                     \
-                    vec a = v[s], b = v[s + streams / 2];                                          \
-                    w[2 * s] = __builtin_shufflevector(a, b, LANE_LIST(FIRST_HALF, 0, L));         \
-                    w[2 * s + 1] = __builtin_shufflevector(a, b, LANE_LIST(SECOND_HALF, 0, L));    \
-                }                                                                                  \
+                UNROLL for (int s = 0; s < streams / 2; s++)                                       \
+                    take_turns_##suffix(v[s], v[s + streams / 2], w + 2 * s);                      \
                 UNROLL for (int s = 0; s < streams; s++) v[s] = w[s];                              \
             }                                                                                      \
             UNROLL for (int s = 0; s < streams; s++) *(vec *)(dst + streams * j + s * L) = v[s];   \
         }                                                                                          \
         return j;                                                                                  \
     }                                                                                              \
-    INLINE void interleave_##real(ptrdiff_t streams, const char *const *src, ptrdiff_t n,          \
-                                  real *dst) {                                                     \
+    INLINE void interleave_##suffix(ptrdiff_t streams, const char *const *src, ptrdiff_t n,        \
+                                     real *dst) {                                                  \
         ptrdiff_t j = 0;                                                                           \
-        if (streams == 2) j = interleave_vectors_##real(2, src, n, dst);                           \
-        else if (streams == 4) j = interleave_vectors_##real(4, src, n, dst);                      \
-        else if (streams == 8) j = interleave_vectors_##real(8, src, n, dst);                      \
+        if (streams == 2) j = interleave_vectors_##suffix(2, src, n, dst);                         \
+        else if (streams == 4) j = interleave_vectors_##suffix(4, src, n, dst);                    \
+        else if (streams == 8) j = interleave_vectors_##suffix(8, src, n, dst);                    \
         for (ptrdiff_t s = 0; s < streams; s++)                                                    \
             for (ptrdiff_t i = j; i * streams + s < n; i++)                                        \
                 dst[i * streams + s] = ((const real *)src[s])[i];                                  \
     }                                                                                              \
-    INLINE ptrdiff_t deal_vectors_##real(const int streams, const real *src, ptrdiff_t n,          \
-                                         real *dst, ptrdiff_t pitch) {                             \
+    INLINE ptrdiff_t deal_vectors_##suffix(const int streams, const real *src, ptrdiff_t n,        \
+                                           real *dst, ptrdiff_t pitch) {                           \
         ptrdiff_t j = 0;                                                                           \
         for (; streams * (j + L) <= n; j += L) {                                                   \
             vec v[8], w[8];                                                                        \
@@ -71,40 +72,40 @@
         }                                                                                          \
         return j;                                                                                  \
     }                                                                                              \
-    INLINE void deal_##real(ptrdiff_t streams, const real *src, ptrdiff_t n, real *dst,            \
-                            ptrdiff_t pitch) {                                                     \
+    INLINE void deal_##suffix(ptrdiff_t streams, const real *src, ptrdiff_t n, real *dst,          \
+                              ptrdiff_t pitch) {                                                   \
         ptrdiff_t j = 0;                                                                           \
-        if (streams == 2) j = deal_vectors_##real(2, src, n, dst, pitch);                          \
-        else if (streams == 4) j = deal_vectors_##real(4, src, n, dst, pitch);                     \
-        else if (streams == 8) j = deal_vectors_##real(8, src, n, dst, pitch);                     \
+        if (streams == 2) j = deal_vectors_##suffix(2, src, n, dst, pitch);                        \
+        else if (streams == 4) j = deal_vectors_##suffix(4, src, n, dst, pitch);                   \
+        else if (streams == 8) j = deal_vectors_##suffix(8, src, n, dst, pitch);                   \
         for (ptrdiff_t s = 0; s < streams; s++)                                                    \
             for (ptrdiff_t i = j; i * streams + s < n; i++)                                        \
                 dst[s * pitch + i] = src[i * streams + s];                                         \
     }
 #if VECTOR_BYTES == 64
-DEFINE_INTERLEAVE(float, vec_f32, 16, LANES_16)
-DEFINE_INTERLEAVE(double, vec_f64, 8, LANES_8)
+DEFINE_INTERLEAVE(f32, float, vec_f32, 16, LANES_16)
+DEFINE_INTERLEAVE(f64, double, vec_f64, 8, LANES_8)
 #elif VECTOR_BYTES == 32
-DEFINE_INTERLEAVE(float, vec_f32, 8, LANES_8)
-DEFINE_INTERLEAVE(double, vec_f64, 4, LANES_4)
+DEFINE_INTERLEAVE(f32, float, vec_f32, 8, LANES_8)
+DEFINE_INTERLEAVE(f64, double, vec_f64, 4, LANES_4)
 #else
-DEFINE_INTERLEAVE(float, vec_f32, 4, LANES_4)
-DEFINE_INTERLEAVE(double, vec_f64, 2, LANES_2)
+DEFINE_INTERLEAVE(f32, float, vec_f32, 4, LANES_4)
+DEFINE_INTERLEAVE(f64, double, vec_f64, 2, LANES_2)
 #endif
 
 #undef UNROLL
 
 static void interleave(int size, ptrdiff_t streams, const char *const *src, ptrdiff_t n,
                        void *dst) {
-    if (size == 8) interleave_double(streams, src, n, dst);
-    else interleave_float(streams, src, n, dst);
+    if (size == 8) interleave_f64(streams, src, n, dst);
+    else interleave_f32(streams, src, n, dst);
 }
 
 /* dst[s * pitch + j] = src[j * streams + s], n elements in all. */
 static void deal_out(int size, ptrdiff_t streams, const void *src, ptrdiff_t n, void *dst,
                      ptrdiff_t pitch) {
-    if (size == 8) deal_double(streams, src, n, dst, pitch);
-    else deal_float(streams, src, n, dst, pitch);
+    if (size == 8) deal_f64(streams, src, n, dst, pitch);
+    else deal_f32(streams, src, n, dst, pitch);
 }
 
 #endif

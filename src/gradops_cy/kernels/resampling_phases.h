@@ -44,7 +44,7 @@ INLINE void sum_phases(int phases, int dtype, int accumulate, const float *src, 
     float w[COLUMNS_IN_SEQUENCE];
     ptrdiff_t b = 0, bytes = LANES_F32 * element_size(dtype), dealt = blocks + (taps > phases);
     for (ptrdiff_t k = 0; k < taps; k++) w[k] = weight[k * pitch];
-    deal_vectors_float(phases, src, dealt * phases * LANES_F32, phase, PHASE_PITCH);
+    deal_vectors_f32(phases, src, dealt * phases * LANES_F32, phase, PHASE_PITCH);
 #define SUM(vectors, taps)                                                                         \
     for (; b + vectors <= blocks; b += vectors)                                                    \
     sum_phase_vectors(vectors, dtype, accumulate, phases, phase + b * LANES_F32, w, taps, dst + b * bytes)
