@@ -31,6 +31,7 @@ def assert_cuts_do_not_change_a_bit(monkeypatch, case, room="WORKSPACE", sizes=(
     arrays = case.formatted(*case.arrays())
     whole = case.call(*arrays, num_threads=1)
     monkeypatch.setattr(blocks, "TASK_FLOP", 1)
+    monkeypatch.setattr(blocks, "ROWS_TASK_FLOP", 1)
     monkeypatch.setattr(plans, "THREAD_FLOP", 1)
     for size in sizes:
         monkeypatch.setattr(blocks, room, 1 << size)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_columns
+from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 from tests import forced
 from tests.cases import LAYERS, POINTWISE, conv_case, conv_cases, every_dtype, every_format, layer
@@ -125,10 +125,10 @@ def test_groups_of_few_channels(inputs, outputs, stride, data_format, transposed
 @pytest.fixture
 def half_vectors(monkeypatch):
     """Take vectors of 32 bytes for groups of as many channels, whatever the processor is."""
-    if choice.KERNELS.tile_shapes(False)[1] < 16:
+    if kernels.KERNELS.tile_shapes(False)[1] < 16:
         pytest.skip("of tiers with vectors of 64 bytes")
-    monkeypatch.setattr(choice, "ZEN4", True)
-    yield from forced.kernel(monkeypatch, lambda problem, assumed: choice.GROUPED)
+    monkeypatch.setattr(kernels, "ZEN4", True)
+    yield from forced.kernel(monkeypatch, lambda problem, assumed: kernels.GROUPED)
 
 
 @every_dtype

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gradops_cy import _convolution_choice as choice
+from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_taps as taps
 from gradops_cy import _isa
 from tests import forced
@@ -77,10 +77,10 @@ GROUPS = {
     "odd": layer("6-5-13-3-1-1", groups=4),
 }
 KERNELS = {
-    "dot": (choice.DOT, SHAPES, lambda problem: True),
-    "pairs": (choice.PAIRS, SHAPES, lambda problem: True),
-    "unfold": (choice.UNFOLD, FEW_OUTPUTS, lambda problem: prod(taps.out_steps(problem)) == 1),
-    "grouped": (choice.GROUPED, GROUPS, lambda problem: problem.groups > 1),
+    "dot": (kernels.DOT, SHAPES, lambda problem: True),
+    "pairs": (kernels.PAIRS, SHAPES, lambda problem: True),
+    "unfold": (kernels.UNFOLD, FEW_OUTPUTS, lambda problem: prod(taps.out_steps(problem)) == 1),
+    "grouped": (kernels.GROUPED, GROUPS, lambda problem: problem.groups > 1),
 }
 every_kernel = pytest.mark.parametrize("everywhere", KERNELS, indirect=True)
 every_case = pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_taps_outside_are_left_out_without_a_change(everywhere, monkeypatch):
 @pytest.mark.parametrize("halves", [False, True])
 @every_format
 def test_groups_of_eight_in_any_view(everywhere, monkeypatch, data_format, halves, view):
-    monkeypatch.setattr(choice, "ZEN4", halves)
+    monkeypatch.setattr(kernels, "ZEN4", halves)
     in_format(GROUPS["of 8 and 18"], data_format).check(view=view)
 
 

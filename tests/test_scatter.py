@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gradops_cy import _convolution_choice as choice
+from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_scatter as scatter
 from tests import forced
@@ -46,7 +46,7 @@ ROWS = {
 def everywhere(monkeypatch):
     """Compute every convolution that is not transposed by SCATTER."""
     yield from forced.kernel(
-        monkeypatch, lambda problem, _: None if problem.transposed else choice.SCATTER
+        monkeypatch, lambda problem, _: None if problem.transposed else kernels.SCATTER
     )
 
 

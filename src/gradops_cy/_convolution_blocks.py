@@ -9,8 +9,9 @@ from itertools import pairwise
 from math import gcd, prod
 
 from gradops_cy import _convolution_columns, _convolution_scatter
-from gradops_cy._convolution_choice import (
-    BLOCK_WIDTH,
+from gradops_cy._convolution_choice import BLOCK_WIDTH, Choice
+from gradops_cy._convolution_cut import ChannelBlock, Cut, resized
+from gradops_cy._convolution_kernels import (
     COLUMNS,
     DOT,
     DOT_COLUMNS,
@@ -19,9 +20,7 @@ from gradops_cy._convolution_choice import (
     GROUPED,
     ROWS,
     SCATTER,
-    Choice,
 )
-from gradops_cy._convolution_cut import ChannelBlock, Cut, resized
 from gradops_cy._convolution_problem import Triple
 from gradops_cy._rounding import up
 

@@ -1,95 +1,54 @@
-"""Which kernel computes a convolution, and what it reads and writes in place."""
+"""What a kernel reads and writes in place, in a window, through scratch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import prod
-from typing import Any, NamedTuple
 
 from gradops_cy import (
     _convolution_depthwise,
-    _convolution_diagonal,
-    _convolution_grouped,
-    _convolution_pairs,
-    _convolution_scatter,
     _convolution_split,
     _convolution_taps,
     _convolution_unfold,
-    _isa,
 )
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
+from gradops_cy._convolution_kernels import (
+    COLUMNS,
+    DEPTHWISE,
+    DOT,
+    DOT_COLUMNS,
+    DOT_K,
+    DOT_ROWS,
+    FINITE,
+    GROUPED,
+    MODERATE,
+    NOTHING,
+    PAIRS,
+    ROWS,
+    SCATTER,
+    UNFOLD,
+    Layout,
+    Tiles,
+    choose_kernel,
+    goes_along_rows,
+    groups_abreast,
+    groups_on_diagonal,
+    lanes_of_a_group,
+    pairs_channels,
+    taps_beside,
+    tiles_of,
+    writes_whole_rows,
+)
 from gradops_cy._convolution_problem import ConvProblem, Triple
 from gradops_cy._convolution_taps import AxesTaps, Taps
-from gradops_cy._processor import ZEN4
 from gradops_cy._rounding import up
 
-# DOT multiplies pairs of bfloat16. UNFOLD is DOT on another problem.
-ROWS, COLUMNS, GROUPED, DOT, DEPTHWISE, SCATTER, PAIRS, UNFOLD = range(8)
-KERNEL_NAMES = ("rows", "columns", "grouped", "dot", "depthwise", "scatter", "pairs")
-DOT_ROWS, DOT_COLUMNS, DOT_K = 16, 16, 32
-# How many times as fast as float32 without AMX.
-DOT_RATE = 1.8
 # Bytes of weights that a tile of positions passes by.
 DOT_PANELS = 1 << 18
-# What a plan takes for granted of the values; whatever breaks it takes another plan. That sums of
-# bfloat16 parts, or beside zeros of other groups, are finite, that the weights are, or nothing.
-MODERATE, FINITE, NOTHING = range(3)
-# Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
-BESIDE = 64
 # Channels of diff_src up to which a window whose last tiles have zeros would not pay.
 TAIL_CHANNELS = 192
 # A row longer than this is cut into blocks.
 BLOCK_WIDTH = 2048
-
-KERNELS: Any = _isa.kernels("convolution")
-
-
-class Tiles(NamedTuple):
-    """The register tiles of the tier for one computing type."""
-
-    shapes: dict[int, int]  # rows by vectors
-    lanes: int
-    rows_nv: int  # the most vectors of a ROWS tile
-    bf16_rate: int  # bfloat16 products in the time of one of float32, at the peak; 0 for none
-
-    @property
-    def amx(self) -> bool:
-        """Whether pairs of bfloat16 are multiplied by AMX tiles."""
-        return self.bf16_rate > 2
-
-    @property
-    def products(self) -> int:
-        """Products of bfloat16 in a cycle, as measured."""
-        return 400 if self.amx else 28
-
-    def columns(self, inputs: int) -> int:
-        """Return the channels of diff_src that a vector of a DOT tile has room for."""
-        narrow = ZEN4 and not self.amx and inputs <= DOT_COLUMNS // 2
-        return DOT_COLUMNS // 2 if narrow else DOT_COLUMNS
-
-    def depth(self, outputs: int) -> int:
-        """Return how many products a DOT tile has: half of the most where a group has no more."""
-        if not self.amx:
-            return 2
-        return DOT_K // 2 if outputs <= DOT_K // 2 else DOT_K
-
-
-@lru_cache
-def _tiles(f64: bool) -> Tiles:
-    return Tiles(*KERNELS.tile_shapes(f64))
-
-
-class Layout(NamedTuple):
-    """What the arrays' strides allow."""
-
-    diff_dst_channels_last: bool
-    diff_src_channels_last: bool
-    diff_dst_rows: bool  # the positions of a row lie next to each other
-    diff_src_rows: bool
-    joins: int  # axes that both tensors can join to the last one
-    accumulate: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,21 +225,21 @@ class Choice:
 
 def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choice:
     """Choose the kernel and decide what it reads and writes without scratch."""
-    tiles = _tiles(given.dtype == 3)
+    tiles = tiles_of(given.dtype == 3)
     kernel = choose_kernel(given, layout, tiles, assumed, parts)
     problem, abreast, diagonal, beside, unfolds = given, 1, 1, 1, kernel == UNFOLD
     if unfolds:
         problem, kernel = _convolution_unfold.product(given), DOT
     elif kernel == DOT:
-        abreast = _groups_abreast(given, parts)
-        diagonal = _groups_on_diagonal(given, layout, tiles, parts, assumed)
+        abreast = groups_abreast(given, parts)
+        diagonal = groups_on_diagonal(given, layout, tiles, parts, assumed)
         if abreast * diagonal > 1:
             problem = replace(given, groups=given.groups // (abreast * diagonal))
         else:
-            beside = _taps_beside(given, parts, tiles)
-    along_rows = _goes_along_rows(given, layout, tiles, kernel, parts, assumed)
-    paired = kernel == GROUPED and _pairs_channels(given, tiles, assumed)
-    broadcast = _lanes_of_a_group(given, tiles, paired) if kernel == GROUPED else 0
+            beside = taps_beside(given, parts, tiles)
+    along_rows = goes_along_rows(given, layout, tiles, kernel, parts, assumed)
+    paired = kernel == GROUPED and pairs_channels(given, tiles, assumed)
+    broadcast = lanes_of_a_group(given, tiles, paired) if kernel == GROUPED else 0
     if paired:
         problem = replace(given, diff_dst_channels=given.diff_dst_channels // 2)
     zero_first = _convolution_taps.zero_first(problem)
@@ -300,7 +259,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     if kernel == SCATTER and along_rows:
         windowed = not plain
     if kernel == COLUMNS:
-        direct = plain and _whole_rows(problem, layout) and not layout.accumulate
+        direct = plain and writes_whole_rows(problem, layout) and not layout.accumulate
         windowed = not (direct and problem.pointwise and layout.diff_dst_rows)
     if kernel == DOT:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
@@ -309,7 +268,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         reads = layout.diff_dst_channels_last and not unfolds and parts == beside == 1
         windowed = not (reads and _reads_tiles(problem, work, tiles))
     if kernel == PAIRS:
-        direct = _whole_rows(problem, layout) and len(work.taps) > 0
+        direct = writes_whole_rows(problem, layout) and len(work.taps) > 0
     return Choice(
         given,
         problem,
@@ -338,7 +297,7 @@ def dot_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:
 
     Of the problem before rows are joined, so that the bits of a result do not depend on its batch.
     """
-    tiles = _tiles(problem.dtype == 3)
+    tiles = tiles_of(problem.dtype == 3)
     if not tiles.bf16_rate or problem.dtype not in _convolution_split.PARTS:
         return 0
     parts = _convolution_split.PARTS[problem.dtype]
@@ -349,83 +308,6 @@ def dot_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:
         if not tiles.amx or not again or not _convolution_split.pays(problem, tiles.lanes, tile):
             return 0
     return parts
-
-
-def _pairs_channels(problem: ConvProblem, tiles: Tiles, assumed: int) -> bool:
-    """Return whether GROUPED multiplies pairs of bfloat16 channels.
-
-    Vectors do; AMX processors multiply float32 as fast.
-    """
-    vectors = problem.dtype == 2 and tiles.bf16_rate > 0 and not tiles.amx
-    few = problem.input_channels < tiles.lanes and problem.output_channels % 2 == 0
-    return vectors and few and assumed != NOTHING
-
-
-def _lanes_of_a_group(problem: ConvProblem, tiles: Tiles, pairs: bool) -> int:
-    """Return the lanes of vectors that are of one group, all or half of them; or 0."""
-    inputs, half = problem.input_channels, tiles.lanes // 2
-    if inputs == tiles.lanes:
-        return inputs
-    # Strides leave a position few taps, and half a row of pairs takes as long to copy as to spread.
-    dense = prod(_convolution_taps.out_steps(problem)) == 1
-    deep = not pairs or (problem.groups > 1 and problem.output_channels >= 2 * half)
-    return half if ZEN4 and inputs == half and dense and deep else 0
-
-
-def _goes_along_rows(
-    problem: ConvProblem, layout: Layout, tiles: Tiles, kernel: int, parts: int, assumed: int
-) -> bool:
-    """Whether lanes are positions: DEPTHWISE's in a window with zeros around it, or SCATTER's."""
-    last = layout.diff_dst_channels_last and layout.diff_src_channels_last
-    if last or not (layout.diff_dst_rows and layout.diff_src_rows):
-        return False
-    if kernel == SCATTER:
-        return not parts and _convolution_scatter.along_rows(problem)
-    depthwise = kernel == DEPTHWISE and assumed != NOTHING
-    depthwise = depthwise and not _convolution_taps.zero_first(problem)
-    return depthwise and _convolution_depthwise.along_rows(problem, tiles.lanes)
-
-
-def _groups_abreast(problem: ConvProblem, parts: int) -> int:
-    """Return how many groups stand side by side in a row of positions.
-
-    Two of half a tile's depth read and write whole lines of cache, and no zeros between them.
-    """
-    half = DOT_K // 2
-    fits = problem.input_channels == problem.output_channels == half == DOT_COLUMNS
-    return 2 if parts == 1 and fits and problem.groups % 2 == 0 else 1
-
-
-def _groups_on_diagonal(
-    problem: ConvProblem, layout: Layout, tiles: Tiles, parts: int, assumed: int
-) -> int:
-    """Return how many groups are blocks on the diagonal of one group's weights, or 1.
-
-    Infinities make NaN of the zeros beside them: what was computed so is computed again, and so
-    must not have been added to something.
-    """
-    again = assumed == MODERATE and not layout.accumulate
-    last = layout.diff_dst_channels_last and layout.diff_src_channels_last
-    if parts != 1 or not (tiles.amx and again) or not _convolution_diagonal.joins(problem, last):
-        return 1
-    most = DOT_K // max(problem.input_channels, problem.output_channels)
-    return max(count for count in range(1, most + 1) if problem.groups % count == 0)
-
-
-def _taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
-    """Return how many taps make one of a DOT tile's depth: those of a row, or 1.
-
-    Where entries of the window that follow each other are no deeper than a tile.
-    """
-    outputs, width = problem.output_channels, problem.kernel[2]
-    follow = problem.strides[2] == problem.dilations[2] == 1
-    fits = outputs % 2 == 0 and (width * outputs <= DOT_K if tiles.amx else outputs <= BESIDE)
-    return width if parts == 1 and follow and fits else 1
-
-
-def _whole_rows(problem: ConvProblem, layout: Layout) -> bool:
-    """Whether a vector of neighbouring positions is a vector of diff_src."""
-    return layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
 
 
 def _reads_tiles(problem: ConvProblem, work: Taps, tiles: Tiles) -> bool:
@@ -448,105 +330,3 @@ def _reads_tiles(problem: ConvProblem, work: Taps, tiles: Tiles) -> bool:
         axis.low >= 0 and axis.low + axis.span + (count - 1) * axis.in_step <= source
         for axis, count, source in zip(work.axes, counts, problem.diff_dst, strict=True)
     )
-
-
-def _moved(arithmetic: tuple[float, float], cycles: float) -> float:
-    """Return the share of arithmetic in the time, where elements of both tensors are moved."""
-    of_diff_src, of_diff_dst = (work / (work + cycles) for work in arithmetic)
-    return of_diff_src * of_diff_dst
-
-
-def choose_kernel(
-    problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int, parts: int
-) -> int:
-    """Weigh the kernels by the share of lanes at work and by the cost of changing layout."""
-    last, lanes = layout.diff_src_channels_last, tiles.lanes
-    direct = last and layout.diff_dst_channels_last
-    zero_first = _convolution_taps.zero_first(problem)
-    inputs, outputs = problem.input_channels, problem.output_channels
-    if inputs == outputs == 1:
-        if direct and problem.groups > 1:
-            return DEPTHWISE
-        if 2 * problem.groups > lanes and not zero_first:
-            return DEPTHWISE
-    if _groups_on_diagonal(problem, layout, tiles, parts, assumed) > 1:
-        return DOT
-    out_steps = _convolution_taps.out_steps(problem)
-    dense = prod(out_steps) == 1
-    # Cycles of arithmetic on an element of either tensor, against about 1.5 to move it across.
-    cycles = prod(problem.kernel) / (2 * lanes)
-    arithmetic = cycles * inputs, cycles * outputs / prod(out_steps)
-    move = _moved(arithmetic, 1.5)
-    move_columns = move
-    if ZEN4:  # with half the arithmetic, caches and moves are as fast as ever beside it
-        move_columns = 1.35 * _moved(arithmetic, 0.4)
-    elif problem.groups == 1:
-        # As measured beside ROWS, of which narrow ones have a window and results in scratch, too.
-        # Halves are converted on the way.
-        turn = 0.18 if problem.dtype in (0, 3) else 0.4
-        move_columns = 1.55 * _moved(arithmetic, turn)
-    _, height, width = counts = _convolution_taps.counts(problem)
-    flat = height * (width + problem.kernel[2] // out_steps[2])
-    # Tiles of one vector load more than they multiply.
-    in_rows = (0.8 if width <= lanes else 1.0) * width / up(width, lanes)
-    across = max(in_rows, height * width / up(flat, lanes))
-    # A tile of few rows loads more than it multiplies.
-    rows = min(inputs, max(tiles.shapes.values()))
-    # The window of COLUMNS passes through the second-level cache once more, and so do its results
-    # unless it writes them in place.
-    whole_rows = _whole_rows(problem, layout)
-    passes = 0.8 if whole_rows and problem.dtype in (0, 3) and width >= 2 * lanes else 0.7
-    # Windows and spread rows that are sorted by residues.
-    sorting = 0.6 if problem.transposed and problem.strides[2] > 1 else 1.0
-    if passes < 0.8:
-        passes *= sorting
-    rate = 1.0
-    if parts:
-        rate = _convolution_split.RATES[parts] if tiles.amx else DOT_RATE
-    scores = {}
-    if parts < 2:
-        scores[ROWS] = inputs / up(inputs, lanes) * (1 if last else move)
-        scores[COLUMNS] = passes * across * rows / (rows + 1) * (move_columns if last else 1)
-    pairs = _pairs_channels(problem, tiles, assumed)
-    alone = _lanes_of_a_group(problem, tiles, pairs)
-    if (
-        parts < 2
-        and (problem.groups > 1 or alone)
-        and inputs <= lanes
-        and (direct or not zero_first)
-    ):
-        few = prod(counts[1:]) <= 256 or not dense
-        moved = sorting * (_moved(arithmetic, 0.4) if pairs else move)  # pairs are not converted
-        score = _convolution_grouped.score(problem, alone or lanes, direct, few, moved)
-        scores[GROUPED] = score * (DOT_RATE if pairs else 1)
-    if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
-        along = _goes_along_rows(problem, layout, tiles, SCATTER, parts, assumed)
-        scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate, along)
-        if parts and not tiles.amx:  # as measured against DOT, of which strides shorten the sums
-            scores[SCATTER] *= 0.7 if dense else 0.85
-    if parts:
-        # Pairs move as they are; with AMX this was not measured.
-        move_pairs = move if tiles.amx else _moved(arithmetic, 0.6)
-        deep = outputs * _taps_beside(problem, parts, tiles)
-        grain = DOT_K if tiles.amx else 2
-        # Where a tap has one product nothing is paired, and values are better left to float32.
-        wide = up(inputs, tiles.columns(inputs) if deep > 1 else DOT_COLUMNS)
-        share = inputs / wide * deep / up(deep, grain)
-        scores[DOT] = rate * share * (1 if last else move_pairs)
-        if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
-            scores[DOT] *= 0.7
-        if parts == 1 and prod(problem.kernel) > 1 and dense:
-            share = _convolution_unfold.score(problem, (wide, grain), tiles.products)
-            scores[UNFOLD] = rate * share * (1 if last else move_pairs)
-            if outputs % DOT_K or not layout.diff_dst_channels_last:
-                # A window sorted by residues, of as many entries for each position; channels first
-                # each is loaded by itself (measured without AMX).
-                products = prod(problem.kernel) * wide / tiles.products
-                entry = 0.2 if tiles.amx or layout.diff_dst_channels_last else 2.0
-                scores[DOT] *= products / (products + (prod(problem.strides) - 1) * entry)
-        if whole_rows and not (last or layout.diff_dst_channels_last):
-            gain = _convolution_pairs.gain(problem, DOT_COLUMNS, DOT_K, parts, amx=tiles.amx)
-            scores[PAIRS] = scores[DOT] * gain
-    best = max(scores, key=lambda kernel: scores[kernel])
-    # The kernels that can leave out products with padding.
-    return ROWS if assumed == NOTHING and best not in (GROUPED, SCATTER) else best

@@ -6,15 +6,8 @@ from math import prod
 from typing import NamedTuple
 
 from gradops_cy import _convolution_scatter
-from gradops_cy._convolution_choice import (
-    DOT,
-    DOT_COLUMNS,
-    DOT_K,
-    DOT_ROWS,
-    PAIRS,
-    SCATTER,
-    Choice,
-)
+from gradops_cy._convolution_choice import Choice
+from gradops_cy._convolution_kernels import DOT, DOT_COLUMNS, DOT_K, DOT_ROWS, PAIRS, SCATTER
 from gradops_cy._rounding import even, up
 
 # Products that AMX has under way before the sum of the first is ready for the next one.

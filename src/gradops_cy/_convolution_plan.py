@@ -27,7 +27,8 @@ from gradops_cy import (
 )
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import table
-from gradops_cy._convolution_choice import (
+from gradops_cy._convolution_choice import choose, dot_parts
+from gradops_cy._convolution_kernels import (
     DOT,
     DOT_COLUMNS,
     GROUPED,
@@ -39,8 +40,6 @@ from gradops_cy._convolution_choice import (
     ROWS,
     SCATTER,
     Layout,
-    choose,
-    dot_parts,
 )
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._processor import ZEN4

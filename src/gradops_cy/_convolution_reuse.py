@@ -12,7 +12,7 @@ import numpy as np
 from gradops_cy import _arrays, _attributes, _convolution_plan, _threads
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_call import ConvAttributes, FormOf
-from gradops_cy._convolution_choice import MODERATE, Layout
+from gradops_cy._convolution_kernels import MODERATE, Layout
 from gradops_cy._convolution_plan import Plan
 
 # The weights as given, and their plan and panels for every layout, number of threads and kind of

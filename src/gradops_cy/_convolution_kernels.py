@@ -1,0 +1,262 @@
+"""The kernels of a convolution: which one a problem in a layout is for, and in which form."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+from gradops_cy import (
+    _convolution_depthwise,
+    _convolution_diagonal,
+    _convolution_grouped,
+    _convolution_pairs,
+    _convolution_scatter,
+    _convolution_split,
+    _convolution_taps,
+    _convolution_unfold,
+    _isa,
+)
+from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._processor import ZEN4
+from gradops_cy._rounding import up
+
+# DOT multiplies pairs of bfloat16. UNFOLD is DOT on another problem.
+ROWS, COLUMNS, GROUPED, DOT, DEPTHWISE, SCATTER, PAIRS, UNFOLD = range(8)
+KERNEL_NAMES = ("rows", "columns", "grouped", "dot", "depthwise", "scatter", "pairs")
+DOT_ROWS, DOT_COLUMNS, DOT_K = 16, 16, 32
+# How many times as fast as float32 without AMX.
+DOT_RATE = 1.8
+# What a plan takes for granted of the values; whatever breaks it takes another plan. That sums of
+# bfloat16 parts, or beside zeros of other groups, are finite, that the weights are, or nothing.
+MODERATE, FINITE, NOTHING = range(3)
+# Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
+BESIDE = 64
+
+KERNELS: Any = _isa.kernels("convolution")
+
+
+class Tiles(NamedTuple):
+    """The register tiles of the tier for one computing type."""
+
+    shapes: dict[int, int]  # rows by vectors
+    lanes: int
+    rows_nv: int  # the most vectors of a ROWS tile
+    bf16_rate: int  # bfloat16 products in the time of one of float32, at the peak; 0 for none
+
+    @property
+    def amx(self) -> bool:
+        """Whether pairs of bfloat16 are multiplied by AMX tiles."""
+        return self.bf16_rate > 2
+
+    @property
+    def products(self) -> int:
+        """Products of bfloat16 in a cycle, as measured."""
+        return 400 if self.amx else 28
+
+    def columns(self, inputs: int) -> int:
+        """Return the channels of diff_src that a vector of a DOT tile has room for."""
+        narrow = ZEN4 and not self.amx and inputs <= DOT_COLUMNS // 2
+        return DOT_COLUMNS // 2 if narrow else DOT_COLUMNS
+
+    def depth(self, outputs: int) -> int:
+        """Return how many products a DOT tile has: half of the most where a group has no more."""
+        if not self.amx:
+            return 2
+        return DOT_K // 2 if outputs <= DOT_K // 2 else DOT_K
+
+
+@lru_cache
+def tiles_of(f64: bool) -> Tiles:
+    """Return the tiles for float64, or for what is summed in float32."""
+    return Tiles(*KERNELS.tile_shapes(f64))
+
+
+class Layout(NamedTuple):
+    """What the arrays' strides allow."""
+
+    diff_dst_channels_last: bool
+    diff_src_channels_last: bool
+    diff_dst_rows: bool  # the positions of a row lie next to each other
+    diff_src_rows: bool
+    joins: int  # axes that both tensors can join to the last one
+    accumulate: bool
+
+
+def pairs_channels(problem: ConvProblem, tiles: Tiles, assumed: int) -> bool:
+    """Return whether GROUPED multiplies pairs of bfloat16 channels.
+
+    Vectors do; AMX processors multiply float32 as fast.
+    """
+    vectors = problem.dtype == 2 and tiles.bf16_rate > 0 and not tiles.amx
+    few = problem.input_channels < tiles.lanes and problem.output_channels % 2 == 0
+    return vectors and few and assumed != NOTHING
+
+
+def lanes_of_a_group(problem: ConvProblem, tiles: Tiles, pairs: bool) -> int:
+    """Return the lanes of vectors that are of one group, all or half of them; or 0."""
+    inputs, half = problem.input_channels, tiles.lanes // 2
+    if inputs == tiles.lanes:
+        return inputs
+    # Strides leave a position few taps, and half a row of pairs takes as long to copy as to spread.
+    dense = prod(_convolution_taps.out_steps(problem)) == 1
+    deep = not pairs or (problem.groups > 1 and problem.output_channels >= 2 * half)
+    return half if ZEN4 and inputs == half and dense and deep else 0
+
+
+def goes_along_rows(
+    problem: ConvProblem, layout: Layout, tiles: Tiles, kernel: int, parts: int, assumed: int
+) -> bool:
+    """Whether lanes are positions: DEPTHWISE's in a window with zeros around it, or SCATTER's."""
+    last = layout.diff_dst_channels_last and layout.diff_src_channels_last
+    if last or not (layout.diff_dst_rows and layout.diff_src_rows):
+        return False
+    if kernel == SCATTER:
+        return not parts and _convolution_scatter.along_rows(problem)
+    depthwise = kernel == DEPTHWISE and assumed != NOTHING
+    depthwise = depthwise and not _convolution_taps.zero_first(problem)
+    return depthwise and _convolution_depthwise.along_rows(problem, tiles.lanes)
+
+
+def groups_abreast(problem: ConvProblem, parts: int) -> int:
+    """Return how many groups stand side by side in a row of positions.
+
+    Two of half a tile's depth read and write whole lines of cache, and no zeros between them.
+    """
+    half = DOT_K // 2
+    fits = problem.input_channels == problem.output_channels == half == DOT_COLUMNS
+    return 2 if parts == 1 and fits and problem.groups % 2 == 0 else 1
+
+
+def groups_on_diagonal(
+    problem: ConvProblem, layout: Layout, tiles: Tiles, parts: int, assumed: int
+) -> int:
+    """Return how many groups are blocks on the diagonal of one group's weights, or 1.
+
+    Infinities make NaN of the zeros beside them: what was computed so is computed again, and so
+    must not have been added to something.
+    """
+    again = assumed == MODERATE and not layout.accumulate
+    last = layout.diff_dst_channels_last and layout.diff_src_channels_last
+    if parts != 1 or not (tiles.amx and again) or not _convolution_diagonal.joins(problem, last):
+        return 1
+    most = DOT_K // max(problem.input_channels, problem.output_channels)
+    return max(count for count in range(1, most + 1) if problem.groups % count == 0)
+
+
+def taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
+    """Return how many taps make one of a DOT tile's depth: those of a row, or 1.
+
+    Where entries of the window that follow each other are no deeper than a tile.
+    """
+    outputs, width = problem.output_channels, problem.kernel[2]
+    follow = problem.strides[2] == problem.dilations[2] == 1
+    fits = outputs % 2 == 0 and (width * outputs <= DOT_K if tiles.amx else outputs <= BESIDE)
+    return width if parts == 1 and follow and fits else 1
+
+
+def writes_whole_rows(problem: ConvProblem, layout: Layout) -> bool:
+    """Whether a vector of neighbouring positions is a vector of diff_src."""
+    return layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
+
+
+def _moved(arithmetic: tuple[float, float], cycles: float) -> float:
+    """Return the share of arithmetic in the time, where elements of both tensors are moved."""
+    of_diff_src, of_diff_dst = (work / (work + cycles) for work in arithmetic)
+    return of_diff_src * of_diff_dst
+
+
+def choose_kernel(
+    problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int, parts: int
+) -> int:
+    """Weigh the kernels by the share of lanes at work and by the cost of changing layout."""
+    last, lanes = layout.diff_src_channels_last, tiles.lanes
+    direct = last and layout.diff_dst_channels_last
+    zero_first = _convolution_taps.zero_first(problem)
+    inputs, outputs = problem.input_channels, problem.output_channels
+    if inputs == outputs == 1:
+        if direct and problem.groups > 1:
+            return DEPTHWISE
+        if 2 * problem.groups > lanes and not zero_first:
+            return DEPTHWISE
+    if groups_on_diagonal(problem, layout, tiles, parts, assumed) > 1:
+        return DOT
+    out_steps = _convolution_taps.out_steps(problem)
+    dense = prod(out_steps) == 1
+    # Cycles of arithmetic on an element of either tensor, against about 1.5 to move it across.
+    cycles = prod(problem.kernel) / (2 * lanes)
+    arithmetic = cycles * inputs, cycles * outputs / prod(out_steps)
+    move = _moved(arithmetic, 1.5)
+    move_columns = move
+    if ZEN4:  # with half the arithmetic, caches and moves are as fast as ever beside it
+        move_columns = 1.35 * _moved(arithmetic, 0.4)
+    elif problem.groups == 1:
+        # As measured beside ROWS, of which narrow ones have a window and results in scratch, too.
+        # Halves are converted on the way.
+        turn = 0.18 if problem.dtype in (0, 3) else 0.4
+        move_columns = 1.55 * _moved(arithmetic, turn)
+    _, height, width = counts = _convolution_taps.counts(problem)
+    flat = height * (width + problem.kernel[2] // out_steps[2])
+    # Tiles of one vector load more than they multiply.
+    in_rows = (0.8 if width <= lanes else 1.0) * width / up(width, lanes)
+    across = max(in_rows, height * width / up(flat, lanes))
+    # A tile of few rows loads more than it multiplies.
+    rows = min(inputs, max(tiles.shapes.values()))
+    # The window of COLUMNS passes through the second-level cache once more, and so do its results
+    # unless it writes them in place.
+    whole_rows = writes_whole_rows(problem, layout)
+    passes = 0.8 if whole_rows and problem.dtype in (0, 3) and width >= 2 * lanes else 0.7
+    # Windows and spread rows that are sorted by residues.
+    sorting = 0.6 if problem.transposed and problem.strides[2] > 1 else 1.0
+    if passes < 0.8:
+        passes *= sorting
+    rate = 1.0
+    if parts:
+        rate = _convolution_split.RATES[parts] if tiles.amx else DOT_RATE
+    scores = {}
+    if parts < 2:
+        scores[ROWS] = inputs / up(inputs, lanes) * (1 if last else move)
+        scores[COLUMNS] = passes * across * rows / (rows + 1) * (move_columns if last else 1)
+    pairs = pairs_channels(problem, tiles, assumed)
+    alone = lanes_of_a_group(problem, tiles, pairs)
+    if (
+        parts < 2
+        and (problem.groups > 1 or alone)
+        and inputs <= lanes
+        and (direct or not zero_first)
+    ):
+        few = prod(counts[1:]) <= 256 or not dense
+        moved = sorting * (_moved(arithmetic, 0.4) if pairs else move)  # pairs are not converted
+        score = _convolution_grouped.score(problem, alone or lanes, direct, few, moved)
+        scores[GROUPED] = score * (DOT_RATE if pairs else 1)
+    if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
+        along = goes_along_rows(problem, layout, tiles, SCATTER, parts, assumed)
+        scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate, along)
+        if parts and not tiles.amx:  # as measured against DOT, of which strides shorten the sums
+            scores[SCATTER] *= 0.7 if dense else 0.85
+    if parts:
+        # Pairs move as they are; with AMX this was not measured.
+        move_pairs = move if tiles.amx else _moved(arithmetic, 0.6)
+        deep = outputs * taps_beside(problem, parts, tiles)
+        grain = DOT_K if tiles.amx else 2
+        # Where a tap has one product nothing is paired, and values are better left to float32.
+        wide = up(inputs, tiles.columns(inputs) if deep > 1 else DOT_COLUMNS)
+        share = inputs / wide * deep / up(deep, grain)
+        scores[DOT] = rate * share * (1 if last else move_pairs)
+        if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
+            scores[DOT] *= 0.7
+        if parts == 1 and prod(problem.kernel) > 1 and dense:
+            share = _convolution_unfold.score(problem, (wide, grain), tiles.products)
+            scores[UNFOLD] = rate * share * (1 if last else move_pairs)
+            if outputs % DOT_K or not layout.diff_dst_channels_last:
+                # A window sorted by residues, of as many entries for each position; channels first
+                # each is loaded by itself (measured without AMX).
+                products = prod(problem.kernel) * wide / tiles.products
+                entry = 0.2 if tiles.amx or layout.diff_dst_channels_last else 2.0
+                scores[DOT] *= products / (products + (prod(problem.strides) - 1) * entry)
+        if whole_rows and not (last or layout.diff_dst_channels_last):
+            gain = _convolution_pairs.gain(problem, DOT_COLUMNS, DOT_K, parts, amx=tiles.amx)
+            scores[PAIRS] = scores[DOT] * gain
+    best = max(scores, key=lambda kernel: scores[kernel])
+    # The kernels that can leave out products with padding.
+    return ROWS if assumed == NOTHING and best not in (GROUPED, SCATTER) else best
