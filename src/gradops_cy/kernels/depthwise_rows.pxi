@@ -64,6 +64,21 @@ cdef inline Py_ssize_t tap_step(const Axis *axis, Py_ssize_t first,
     return axis.offset[first + 1] - axis.offset[first] if taps > 1 else 1
 
 
+cdef void place_taps(const Py_ssize_t *residue, const Stencil *stencil, Py_ssize_t rows,
+                     Py_ssize_t taps, Py_ssize_t *place) noexcept nogil:
+    """Tell where the weights of a class's taps stand: in the order in which tiles meet them."""
+    cdef Py_ssize_t at = residue[3]
+    cdef Py_ssize_t layer, first, t, row
+    for layer in range(stencil.layers):
+        for first in range(stencil.apart):
+            for t in range(taps):
+                row = first
+                while row < rows:
+                    place[residue[3] + (layer * rows + row) * taps + t] = at
+                    at += 1
+                    row += stencil.apart
+
+
 cdef void set_stencil(const Work *work, const Channels *c, const Py_ssize_t *residue,
                       const Py_ssize_t *offset, Stencil *stencil) noexcept nogil:
     """Describe the taps of a residue class, and of those beside it in its rows."""
@@ -73,15 +88,14 @@ cdef void set_stencil(const Work *work, const Channels *c, const Py_ssize_t *res
     cdef Py_ssize_t pitch = work.b.window_pitch
     cdef const Py_ssize_t *first
     cdef const Py_ssize_t *last
-    cdef Py_ssize_t step, rows, taps, layer, row, t, at
+    cdef Py_ssize_t step, rows, taps
     cdef int number
     memset(stencil, 0, sizeof(Stencil))
     stencil.classes, stencil.offset = work.b.row_classes, offset
     set_tiles(work.b.dtype, stencil, c.count[2])
     stencil.pitch = pitch * height.in_step
     for number in range(stencil.classes):
-        at = residue[3]
-        stencil.weights[number] = c.weights + at * work.size
+        stencil.weights[number] = c.weights + residue[3] * work.size
         if residue[4] > residue[3]:
             # A class's taps are a grid.
             first, last = work.tap + 3 * residue[3], work.tap + 3 * (residue[4] - 1)
@@ -99,14 +113,7 @@ cdef void set_stencil(const Work *work, const Channels *c, const Py_ssize_t *res
                 stencil.begin[number] = width.offset[first[2]] - c.lowest[2]
             stencil.end[number] = stencil.begin[number] + taps
             stencil.entries = max(stencil.entries, stencil.end[number])
-            for layer in range(stencil.layers):
-                for step in range(stencil.apart):
-                    for t in range(taps):
-                        row = step
-                        while row < rows:
-                            c.place[residue[3] + (layer * rows + row) * taps + t] = at
-                            at += 1
-                            row += stencil.apart
+            place_taps(residue, stencil, rows, taps, c.place)
         residue += 5
 
 
@@ -205,7 +212,8 @@ cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x,
         while h < c.count[1]:
             # What the next channel reads and what the next rows write arrives meanwhile.
             if work.b.touches:
-                fetch_ahead(next, x.stride[3], row, min(row + read, c.high[1] - c.low[1]), source_bytes)
+                fetch_ahead(next, x.stride[3], row, min(row + read, c.high[1] - c.low[1]),
+                            source_bytes)
             if work.b.touches and not stages:
                 fetch_to_write(target, y.stride[3], h + strip, min(h + 2 * strip, c.count[1]),
                                c.bytes)

@@ -84,10 +84,11 @@ INLINE void NAME(stencil_tile)(const int classes, const int mr, const int nv, in
     else NAME(write_tile)(BF16, mr, classes * nv, acc[0], count, dst, dst_pitch);
 }
 
+/* All rows of one column of tiles. Of a copy the compiler knows that no tile writes to it. */
 #define INSTANCE(CLASSES, NV)                                                                      \
-    static void NAME(stencil_##CLASSES##_##NV)(int dtype, const Stencil *stencil, const REAL *window, \
-                                               ptrdiff_t rows, ptrdiff_t count, char *dst,         \
-                                               ptrdiff_t dst_pitch) {                              \
+    static void NAME(stencil_##CLASSES##_##NV)(int dtype, const Stencil *stencil,                  \
+                                               const REAL *window, ptrdiff_t rows,                 \
+                                               ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {  \
         const Stencil s = *stencil;                                                                \
         for (; rows >= STENCIL_MR; rows -= STENCIL_MR) {                                           \
             NAME(stencil_tile)(CLASSES, STENCIL_MR, NV, dtype, &s, window, count, dst, dst_pitch); \
