@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._convolution_taps import counts, out_steps
 from gradops_cy._processor import ZEN4
 from gradops_cy._rounding import odd, up
 
@@ -36,9 +37,9 @@ def along_rows(problem: ConvProblem, lanes: int) -> bool:
         return stride in DEALT and width > SHORT_ROW and width > 0.85 * up(width, lanes)
     if stride not in (1, row_classes(problem)):
         return False
-    taps = prod(problem.kernel) / (1 if problem.transposed else prod(problem.strides))
+    taps = prod(problem.kernel) / prod(out_steps(problem))
     products = taps if ZEN4 else taps / 2
-    positions = -(-width // stride)
+    positions = counts(problem)[2]
     row = (products + ROW_VECTOR) * max(FEWEST_VECTORS, -(-positions // lanes))
     beside = BOX_VECTOR_OF_HALVES if problem.itemsize == 2 else BOX_VECTOR
     return row < 1.05 * (products + beside) * positions / lanes
@@ -73,6 +74,6 @@ def row_classes(problem: ConvProblem) -> int:
 
     Where the taps of a row read column after column, and each class has one.
     """
-    stride = 1 if problem.transposed else problem.strides[2]
+    stride = out_steps(problem)[2]
     together = stride == STRIDE and problem.dilations[2] == 1
     return stride if together and min(problem.kernel[2], problem.diff_src[2]) >= stride else 1
