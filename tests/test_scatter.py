@@ -50,11 +50,12 @@ def everywhere(monkeypatch):
     )
 
 
-@pytest.fixture(params=[False, True], ids=["by columns", "along rows"])
-def both_ways(monkeypatch, request, everywhere):
-    """Compute them all by columns or, where planes allow it, along rows."""
-    monkeypatch.setattr(scatter, "along_rows", lambda _: request.param)
-    monkeypatch.setattr(plans, "dot_parts", lambda *_: 0)
+@pytest.fixture(params=["by columns", "along rows", "in pairs"])
+def all_ways(monkeypatch, request, everywhere):
+    """Compute them all by columns or, where planes allow it, along rows; bfloat16 also in pairs."""
+    monkeypatch.setattr(scatter, "along_rows", lambda *_: request.param != "by columns")
+    if request.param != "in pairs":
+        monkeypatch.setattr(plans, "dot_parts", lambda *_: 0)
 
 
 @every_dtype
@@ -92,14 +93,14 @@ def test_weights_that_are_not_finite_meet_no_padding(everywhere):
 @every_dtype
 @pytest.mark.parametrize("view", ["contiguous", "inside", "reversed"])
 @pytest.mark.parametrize("name", [*FIRST, *ROWS])
-def test_planes(both_ways, name, view, dtype):
+def test_planes(all_ways, name, view, dtype):
     """Rows that go on where the next one begins or not, of whole vectors and of less than one."""
     case = replace({**FIRST, **ROWS}[name], dtype=dtype, data_format="NCX", batch=2)
     case.check(view=view, out_view=view)
     case.check(view=view, out_view=view, accumulate=True)
 
 
-def test_any_planes(both_ways):
+def test_any_planes(all_ways):
     @given(case=conv_cases())
     def check(case):
         replace(case, data_format="NCX").check()
@@ -109,13 +110,13 @@ def test_any_planes(both_ways):
 
 @every_dtype
 @pytest.mark.parametrize("name", [*FIRST, *ROWS])
-def test_cuts_of_planes_do_not_change_a_bit(both_ways, monkeypatch, name, dtype):
+def test_cuts_of_planes_do_not_change_a_bit(all_ways, monkeypatch, name, dtype):
     case = replace({**FIRST, **ROWS}[name], dtype=dtype, data_format="NCX")
     forced.assert_cuts_do_not_change_a_bit(monkeypatch, case)
 
 
 @every_dtype
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_values_reach_what_they_touch(both_ways, value, dtype):
+def test_values_reach_what_they_touch(all_ways, value, dtype):
     case = replace(FIRST["7x7 s2"], dtype=dtype, data_format="NCX")
     forced.assert_value_reaches_what_it_touches(case, value)

@@ -85,7 +85,7 @@ def _panel_chunk(choice: Choice) -> int:
     if not choice.windowed and choice.kernel == DOT:
         return outputs
     if choice.kernel == SCATTER and choice.along_rows:
-        return min(outputs, _convolution_scatter.ROWS_CHUNK)
+        return min(outputs, _convolution_scatter.row_chunk(choice.dot))
     if choice.kernel == ROWS:
         unit = choice.lanes * choice.size
         widest = choice.tiles.rows_nv * unit

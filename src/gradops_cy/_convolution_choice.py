@@ -91,6 +91,11 @@ class Choice:
         return self.tiles.lanes
 
     @property
+    def source_lanes(self) -> int:
+        """Elements of a vector of what is multiplied."""
+        return self.lanes * self.size // self.factor_size
+
+    @property
     def size(self) -> int:
         """Bytes of the type that sums."""
         return 8 if self.problem.dtype == 3 else 4
@@ -257,7 +262,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         windowed = not (in_place and reads)
         direct = kernel == ROWS and writes and problem.input_channels % tiles.lanes == 0
     if kernel == SCATTER and along_rows:
-        windowed = not plain
+        windowed = not (plain or parts)
     if kernel == COLUMNS:
         direct = plain and writes_whole_rows(problem, layout) and not layout.accumulate
         windowed = not (direct and problem.pointwise and layout.diff_dst_rows)

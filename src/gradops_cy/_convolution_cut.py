@@ -306,7 +306,9 @@ class Cut:
         """Positions that SCATTER multiplies at a time; positions or rows of DEPTHWISE's sums."""
         choice = self.choice
         if choice.kernel == SCATTER and choice.along_rows:
-            return _convolution_scatter.row_strip(choice.problem, choice.lanes, choice.windowed)
+            return _convolution_scatter.row_strip(
+                choice.problem, choice.source_lanes, choice.dot, choice.windowed
+            )
         if choice.kernel == SCATTER:
             return _convolution_scatter.strip(self.result_pitch, choice.dot)
         if choice.along_rows:

@@ -112,10 +112,12 @@ def goes_along_rows(
     if last or not (layout.diff_dst_rows and layout.diff_src_rows):
         return False
     if kernel == SCATTER:
-        return not parts and _convolution_scatter.along_rows(problem)
-    depthwise = kernel == DEPTHWISE and assumed != NOTHING
-    depthwise = depthwise and not _convolution_taps.zero_first(problem)
-    return depthwise and _convolution_depthwise.along_rows(problem, tiles.lanes)
+        # In pairs of channels where vectors multiply them, which AMX does no better than others.
+        fits = not parts or not (tiles.amx or problem.output_channels % 2)
+        return fits and _convolution_scatter.along_rows(problem, parts > 0)
+    if kernel != DEPTHWISE or assumed == NOTHING or _convolution_taps.zero_first(problem):
+        return False
+    return _convolution_depthwise.along_rows(problem, tiles.lanes)
 
 
 def groups_abreast(problem: ConvProblem, parts: int) -> int:
@@ -240,7 +242,8 @@ def choose_kernel(
         deep = outputs * taps_beside(problem, parts, tiles)
         grain = DOT_K if tiles.amx else 2
         # Where a tap has one product nothing is paired, and values are better left to float32.
-        wide = up(inputs, tiles.columns(inputs) if deep > 1 else DOT_COLUMNS)
+        columns = tiles.columns(inputs) if deep > 1 else DOT_COLUMNS
+        wide = up(inputs, columns)
         share = inputs / wide * deep / up(deep, grain)
         scores[DOT] = rate * share * (1 if last else move_pairs)
         if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
@@ -255,7 +258,7 @@ def choose_kernel(
                 entry = 0.2 if tiles.amx or layout.diff_dst_channels_last else 2.0
                 scores[DOT] *= products / (products + (prod(problem.strides) - 1) * entry)
         if whole_rows and not (last or layout.diff_dst_channels_last):
-            gain = _convolution_pairs.gain(problem, DOT_COLUMNS, DOT_K, parts, amx=tiles.amx)
+            gain = _convolution_pairs.gain(problem, columns, DOT_K, parts, amx=tiles.amx)
             scores[PAIRS] = scores[DOT] * gain
     best = max(scores, key=lambda kernel: scores[kernel])
     # The kernels that can leave out products with padding.

@@ -16,8 +16,8 @@ def pitch(entries: int) -> int:
 
 # Nanoseconds of a multiply-add with AMX, by parts: rows of tiles on lines, and anywhere.
 ALIGNED, CROSSING = {1: 0.0012, 2: 0.0032, 3: 0.0045}, {1: 0.0018, 2: 0.0038, 3: 0.0054}
-# ... and with vectors.
-VECTORS = 0.0097
+# ... and with vectors, of which fewer channels wait for their own sums.
+VECTORS, FEWEST = 0.0097, 5
 
 
 def gain(problem: ConvProblem, columns: int, depth: int, parts: int, *, amx: bool) -> float:
@@ -42,7 +42,7 @@ def gain(problem: ConvProblem, columns: int, depth: int, parts: int, *, amx: boo
         inside = prod(map(problem.inside, range(3)))
         across = VECTORS * taps * up(inputs, columns) * up(outputs, 2) * inside
         transposes = 0.11, 0.11
-        here = VECTORS * taps * inputs * up(outputs, depth) * vectors
+        here = VECTORS * taps * max(inputs, FEWEST) * up(outputs, depth) * vectors
     sources = outputs * prod(problem.diff_dst) / prod(problem.diff_src)
     moves = 0.1 * (sources + inputs) * vectors
     across += transposes[0] * sources + transposes[1] * inputs

@@ -22,12 +22,13 @@ STRIP, DOT_STRIP = 48, 64
 # Elements of their product, which should stay in the first-level cache.
 PRODUCT = 8192
 # Along rows: elements that pass through the second-level cache with the rows of diff_dst that some
-# channels have, so many positions of them where they are converted.
-ROWS_PRODUCT, CONVERTED = 1 << 15, 512
-# The most columns, and the most residues of a stride, which are dealt out one by one.
-ROWS_COLUMNS, ROWS_STRIDE = 64, 16
-# Channels that are multiplied before the next positions: as many rows as prefetchers follow.
-ROWS_CHUNK = 32
+# channels have, so many positions of them where they are converted; and of products of pairs.
+ROWS_PRODUCT, CONVERTED, PAIRS_PRODUCT = 1 << 15, 512, 1 << 16
+# The most columns, those of pairs, and the most residues of a stride, dealt out one by one.
+ROWS_COLUMNS, PAIRS_COLUMNS, ROWS_STRIDE = 64, 160, 16
+# Channels that are multiplied before the next positions: as many rows as prefetchers follow, or
+# pairs of rows.
+ROWS_CHUNK, PAIRS_CHUNK = 32, 64
 
 
 def columns(problem: ConvProblem) -> int:
@@ -44,17 +45,24 @@ def strip(pitch: int, dot: bool) -> int:
     return unit * min(max(1, PRODUCT // (unit * pitch)), 8)
 
 
-def along_rows(problem: ConvProblem) -> bool:
+def along_rows(problem: ConvProblem, pairs: bool) -> bool:
     """Return whether rows of diff_dst are multiplied where they lie, as measured.
 
     Many columns are added faster side by side, and fill the vectors of a tile.
     """
-    return columns(problem) <= ROWS_COLUMNS and problem.strides[2] <= ROWS_STRIDE
+    most = PAIRS_COLUMNS if pairs else ROWS_COLUMNS
+    return columns(problem) <= most and problem.strides[2] <= ROWS_STRIDE
 
 
-def row_strip(problem: ConvProblem, lanes: int, converted: bool) -> int:
+def row_chunk(pairs: bool) -> int:
+    """Return how many channels are multiplied before the next positions, along rows."""
+    return PAIRS_CHUNK if pairs else ROWS_CHUNK
+
+
+def row_strip(problem: ConvProblem, lanes: int, pairs: bool, converted: bool) -> int:
     """Return how many positions are multiplied at a time, along rows; whole vectors of each row."""
-    most = max(1, ROWS_PRODUCT // columns(problem) // lanes) * lanes
+    most = PAIRS_PRODUCT if pairs else ROWS_PRODUCT
+    most = max(1, most // columns(problem) // lanes) * lanes
     if converted:
         most = min(most, CONVERTED)
     return min(most, problem.diff_dst[1] * up(problem.diff_dst[2], lanes))
@@ -135,7 +143,10 @@ def score(problem: ConvProblem, last: bool, lanes: int, speed: float, along: boo
     if along:
         positions = prod(problem.diff_dst[1:])
         filled = positions / up(positions, lanes)
-        products, adds, across = outputs * count / lanes / 2 / filled, 2.5 * count / lanes, 0.0
+        products = outputs * count / lanes / 2 / speed / filled
+        # Of pairs, whose products do not stay in the first-level cache, with what it takes to zip.
+        adds = (2.5 if speed == 1 else 5.0) * count / lanes
+        across = 0.0 if speed == 1 else 0.1 * outputs
     else:
         products = outputs * -(-count // lanes) / 2 / speed
         adds = 5 * count / lanes

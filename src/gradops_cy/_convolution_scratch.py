@@ -165,7 +165,7 @@ def _scatter_need(cut: Cut) -> _Need:
         product = _convolution_scatter.columns(choice.problem) * pitch
         return _Need(
             # Whole rows, converted, or their last vectors.
-            window=cut.chunk * (strip if choice.windowed else choice.lanes),
+            window=cut.chunk * (strip if choice.windowed else choice.source_lanes),
             results=cut.box_bytes // choice.size + product,
             pointers=max(cut.chunk, choice.out_steps[2]),
             channels=0,

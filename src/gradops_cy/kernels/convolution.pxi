@@ -197,7 +197,7 @@ cdef class Program:
         work.blocks = blocks.shape[0]
         work.block = &blocks[0, 0]
         w.parts = blocking.parts
-        w.tiles = blocking.kernel == PAIRS
+        w.tiles = blocking.kernel == PAIRS or (blocking.parts and blocking.along_rows)
         w.over_groups = blocking.kernel == DEPTHWISE or (
             blocking.kernel == GROUPED and not blocking.broadcast)
         w.paired = blocking.paired

@@ -21,6 +21,7 @@ static void amx_end(void) {}
 
 #if BF16_RATE && !HAVE_AMX
 #include "dot_vectors.h"
+#include "dot_zipped.h"
 #else
 static void run_vectors(ptrdiff_t rows, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
                         ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
@@ -29,6 +30,12 @@ static void run_vectors(ptrdiff_t rows, int nv, ptrdiff_t taps, ptrdiff_t kc, co
     (void)rows, (void)nv, (void)taps, (void)kc, (void)a, (void)a_shift, (void)offset, (void)index;
     (void)panel, (void)c, (void)c_shift, (void)channels, (void)rounded, (void)how;
     (void)following;
+}
+static void run_zipped(ptrdiff_t channels, ptrdiff_t kc, const char *a, ptrdiff_t width,
+                       const char *b, ptrdiff_t b_pitch, ptrdiff_t ahead, char *c, ptrdiff_t c_pitch,
+                       int accumulate) {
+    (void)channels, (void)kc, (void)a, (void)width, (void)b, (void)b_pitch, (void)ahead, (void)c;
+    (void)c_pitch, (void)accumulate;
 }
 #endif
 

@@ -7,6 +7,12 @@ cdef enum:
     ROWS_AHEAD = 2      # tiles
 
 
+cdef inline Py_ssize_t whole_sources(const Work *work, Py_ssize_t count) noexcept nogil:
+    """Return the elements of the vectors that hold `count` of what is multiplied."""
+    cdef Py_ssize_t lanes = VECTOR_BYTES // work.window_size
+    return (count + lanes - 1) // lanes * lanes
+
+
 cdef inline bint rows_join(const Work *work, Py_ssize_t width) noexcept nogil:
     """Return whether a row of `width` goes on where the next one begins."""
     return work.diff_dst.stride[3] == width * element_size(work.b.dtype)
@@ -15,7 +21,7 @@ cdef inline bint rows_join(const Work *work, Py_ssize_t width) noexcept nogil:
 cdef inline Py_ssize_t patch_row(const Work *work, Py_ssize_t width) noexcept nogil:
     """Return the positions of a product that a row of `width` takes."""
     if work.b.along_rows and not rows_join(work, width):
-        return whole_vectors(work, width)
+        return whole_sources(work, width)
     return width
 
 
@@ -23,6 +29,26 @@ cdef inline Py_ssize_t place_in_row(const Work *work, Py_ssize_t w) noexcept nog
     """Return where the sum at `w` of a row of the box stands among its residues."""
     cdef Py_ssize_t stride = work.axis[2].out_step
     return w % stride * (work.b.box_pitch // work.b.input_channels // stride) + w // stride
+
+
+cdef void multiply_pairs(const Work *work, Py_ssize_t group, Py_ssize_t first, Py_ssize_t kc,
+                         const char *source, Py_ssize_t pitch, Py_ssize_t count, Py_ssize_t ahead,
+                         char *product) noexcept nogil:
+    """Multiply channels `first` to `first` + kc - 1 of bfloat16, two at a time."""
+    cdef const char *panels = work.weights + group * work.b.group_panel * work.window_size
+    cdef const Py_ssize_t *block
+    cdef Py_ssize_t begin = 0
+    cdef Py_ssize_t i, width
+    while begin < count:
+        for i in range(work.blocks):
+            block = work.block + 4 * i
+            width = block[2] * DOT_COLUMNS
+            run_zipped(block[1], kc, panels + work.window_size * (block[3] + first * width), width,
+                       source + begin * work.window_size, pitch,
+                       ahead * work.window_size if i == 0 else 0,
+                       product + work.size * (block[0] * work.b.result_pitch + begin),
+                       work.b.result_pitch * work.size, first > 0)
+        begin += 2 * work.lanes
 
 
 cdef void multiply_run(const Work *work, Py_ssize_t group, Py_ssize_t first, Py_ssize_t kc,
@@ -36,6 +62,9 @@ cdef void multiply_run(const Work *work, Py_ssize_t group, Py_ssize_t first, Py_
     cdef const Py_ssize_t *block
     cdef Py_ssize_t i, k
     cdef int nv
+    if work.b.parts:
+        multiply_pairs(work, group, first, kc, source, pitch, count, ahead, product)
+        return
     for k in range(kc):
         offset[k] = k * (pitch // size)
     while begin < count:
@@ -60,8 +89,9 @@ cdef void multiply_rows(const Work *work, const Task *task, Py_ssize_t group, co
     cdef Py_ssize_t outputs = work.b.output_channels
     cdef Py_ssize_t rows = 1 if rows_join(work, p.width) else p.rows
     cdef Py_ssize_t width = p.rows * p.width // rows
-    cdef Py_ssize_t whole = 0 if work.b.windowed else width // work.lanes * work.lanes
-    cdef Py_ssize_t pitch = whole_vectors(work, width - whole) * work.size
+    cdef Py_ssize_t last = whole_sources(work, 1)
+    cdef Py_ssize_t whole = 0 if work.b.windowed else width // last * last
+    cdef Py_ssize_t pitch = whole_sources(work, width - whole) * work.window_size
     cdef Py_ssize_t unit = element_size(work.b.dtype)
     cdef Py_ssize_t first = 0
     cdef Py_ssize_t r, kc
@@ -75,9 +105,9 @@ cdef void multiply_rows(const Work *work, const Task *task, Py_ssize_t group, co
             multiply_run(work, group, first, kc, source, x.stride[1], whole,
                          ROWS_AHEAD * work.b.nv * work.lanes, target, s)
             if whole < width:
-                load_rows(work.b.dtype, source + whole * unit, x.stride[1], kc, width - whole,
-                          s.window, pitch // work.size)
-                clear_ends(s.window, pitch, kc, (width - whole) * work.size)
+                load_rows(work.load_dtype, source + whole * unit, x.stride[1], kc, width - whole,
+                          s.window, pitch // work.window_size)
+                clear_ends(s.window, pitch, kc, (width - whole) * work.window_size)
                 multiply_run(work, group, first, kc, s.window, pitch, width - whole, 0,
                              target + whole * work.size, s)
         first += kc

@@ -77,6 +77,9 @@ cdef extern from "dot.h" nogil:
                    Py_ssize_t taps, Py_ssize_t kc, const char *a, const char *b, Py_ssize_t b_pitch,
                    const Py_ssize_t *offset, char *c, Py_ssize_t c_pitch, int accumulate,
                    Meanwhile *m) noexcept
+    void run_zipped(Py_ssize_t channels, Py_ssize_t kc, const char *a, Py_ssize_t width,
+                    const char *b, Py_ssize_t b_pitch, Py_ssize_t ahead, char *c, Py_ssize_t c_pitch,
+                    int accumulate) noexcept
 
 cdef enum:
     DOT_ROWS = 16       # positions of a tile
