@@ -111,6 +111,17 @@ def test_filters_along_columns(
 
 
 @every_dtype
+@every_format
+@pytest.mark.parametrize("columns", [2, 5])
+@pytest.mark.parametrize(("inputs", "outputs"), [(40, 24), (8, 100), (1, 3)])
+def test_every_other_column_and_as_many_beside_them(inputs, outputs, columns, data_format, dtype):
+    """A row that is read in steps, in as many as it has elements: the last ones lie outside."""
+    case = layer(f"{inputs}-{outputs}-9-1-1-0", transposed=True, dst=(8, columns))
+    case = in_format(case, data_format, dtype)
+    replace(case, strides=(1, 2), pads_end=(0, columns - 1)).check()
+
+
+@every_dtype
 @pytest.mark.parametrize("transposed", [False, True])
 @every_format
 @pytest.mark.parametrize("stride", [1, 2, 3])

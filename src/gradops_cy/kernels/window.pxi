@@ -162,7 +162,7 @@ cdef Py_ssize_t joined_rows(const Work *work, Py_ssize_t h, Py_ssize_t y,
     cdef Py_ssize_t rows = 1
     cdef Py_ssize_t most
     if (width.runs > 1 or width.window != width.source or width.run[1] + start != 0
-            or x.stride[3] != width.source * x.stride[4] or work.b.parts > 1):
+            or width.run[3] != 1 or x.stride[3] != width.source * x.stride[4] or work.b.parts > 1):
         return 1
     most = work.b.staging_bytes // (TRANSPOSE_ROWS * work.window_size * width.source)
     most = min(most, min(height.window - h, height.source - y))
