@@ -263,6 +263,8 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         direct = kernel == ROWS and writes and problem.input_channels % tiles.lanes == 0
     if kernel == SCATTER and along_rows:
         windowed = not (plain or parts)
+    elif kernel == SCATTER and parts and not tiles.amx:
+        windowed = not layout.diff_dst_channels_last or problem.output_channels % 2 > 0
     if kernel == COLUMNS:
         direct = plain and writes_whole_rows(problem, layout) and not layout.accumulate
         windowed = not (direct and problem.pointwise and layout.diff_dst_rows)

@@ -18,6 +18,10 @@ cdef extern from "scatter.h" nogil:
                   Py_ssize_t phases) noexcept
 
 
+cdef enum:
+    SHORT_RUN = 256     # bytes of a position
+
+
 # A range of positions of diff_dst in one plane.
 cdef struct Patch:
     Py_ssize_t d
@@ -81,7 +85,8 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
     cdef const Tensor *x = &work.diff_dst
     cdef Py_ssize_t total = p.rows * p.width
     cdef Py_ssize_t outputs = work.b.output_channels
-    cdef Py_ssize_t pitch = window_pitch(work, outputs) * work.window_size
+    cdef Py_ssize_t kc = window_pitch(work, outputs) if work.b.windowed else outputs
+    cdef Py_ssize_t pitch = kc * work.window_size
     cdef Py_ssize_t c_pitch = work.b.result_pitch * work.size
     cdef const char **row = <const char **> s.pointers
     cdef char **result = <char **> s.pointers + total
@@ -91,14 +96,16 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
     cdef Py_ssize_t i, r, j, nv, limit, tiles, tile, position, end, column
     cdef Py_ssize_t here = 0
     cdef int fine = 1
+    # In place: longer runs are seen coming.
+    cdef bint asks = not work.b.windowed and pitch <= SHORT_RUN
     cdef Meanwhile nothing
     begin_meanwhile(work, &nothing)
     for r in range(p.rows):
         source = source_at(work, task, group, p.d, p.h + r, p.w)
         position = r * p.width
         if work.b.windowed:
-            pack_run(work, source, x.stride[4], s.window + position * pitch, 1,
-                     window_pitch(work, outputs), p.width, outputs, s.staging)
+            pack_run(work, source, x.stride[4], s.window + position * pitch, 1, kc,
+                     p.width, outputs, s.staging)
         for j in range(p.width):
             row[position + j] = source + j * x.stride[4]
             if work.b.windowed:
@@ -116,21 +123,21 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
         else:
             weights = work.weights + work.window_size * (group * work.b.group_panel + block[3])
         for tile in range(tiles):
-            if work.b.parts:
+            if work.b.parts and work.b.windowed:
                 fetch_next(work, p, i * tiles + tile, work.blocks * tiles)
             position = total * tile // tiles
             end = total * (tile + 1) // tiles
             if work.b.parts and not HAVE_AMX:
-                run_vectors(end - position, nv, 1, window_pitch(work, outputs), row + position, 0,
-                            &here, &here, weights, result + position, column * work.size,
-                            nv * DOT_COLUMNS, 0, 0, 0)
+                run_vectors(end - position, nv, 1, kc, row + position, 0, &here, &here, weights,
+                            result + position, column * work.size, nv * DOT_COLUMNS, 0, 0,
+                            total - end if asks and i == 0 else 0)
             elif work.b.parts:
                 position = tile * limit
-                run_amx(work.b.parts, min(limit, total - position), nv, 0, 0, 0, 1,
-                        window_pitch(work, outputs), row[position], pitch, &here, weights,
+                run_amx(work.b.parts, min(limit, total - position), nv, 0, 0, 0, 1, kc,
+                        row[position], pitch, &here, weights,
                         result[position] + column * work.size, c_pitch, 0, &nothing)
             else:
-                run_rows(work.f64, end - position, nv, 1, outputs,
+                run_rows(work.f64, end - position, nv, 1, kc,
                          row + position, total, 0, 0, weights, result + position, column, 0)
     return fine
 
