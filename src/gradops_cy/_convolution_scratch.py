@@ -53,7 +53,7 @@ def sizes(cut: Cut) -> dict[str, int]:
         "zero_bytes": need.zeros * size,
         "window_bytes": need.window * choice.factor_size,
         "entry_bytes": need.entries * size,
-        "result_bytes": need.results * size,
+        "result_bytes": need.results * (2 if cut.rounded else size),
         "pointer_bytes": need.pointers * 8,
         "staging_bytes": staging * size,
         "panel_bytes": 0,
