@@ -219,7 +219,7 @@ def along_rows(monkeypatch):
     monkeypatch.setattr(
         _convolution_depthwise,
         "along_rows",
-        lambda p, _: p.transposed or p.strides[2] in (1, row_classes(p)),
+        lambda p, *_: p.transposed or p.strides[2] in (1, row_classes(p)),
     )
     yield from forced.other_plans()
 
@@ -244,20 +244,23 @@ DENSE = replace(PROBLEM, dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations
 
 
 @pytest.mark.parametrize(
-    ("zen4", "dtype", "widths"),
+    ("zen4", "dtype", "taps", "pairs", "widths"),
     [
-        (False, 0, {28, 33, 56, 65, 112}),
-        (True, 0, {28, 56, 65, 112}),
-        (False, 1, {14, 28, 33, 56, 65, 112}),
-        (True, 1, {28, 33, 56, 65, 112}),
+        (False, 0, 3, False, {28, 33, 56, 65, 112}),
+        (True, 0, 3, False, {28, 56, 65, 112}),
+        (False, 1, 3, True, {14, 28, 33, 56, 65, 112}),
+        (True, 1, 3, True, {28, 33, 56, 65, 112}),
+        (True, 2, 7, False, {28, 56, 112}),
+        (True, 1, 7, True, {28, 56, 112}),
+        (True, 2, 7, True, {28, 33, 56, 65, 112}),
     ],
 )
-def test_which_rows_are_long_enough(monkeypatch, zen4, dtype, widths):
+def test_which_rows_are_long_enough(monkeypatch, zen4, dtype, taps, pairs, widths):
     monkeypatch.setattr(_convolution_depthwise, "ZEN4", zen4)
-    dense = replace(DENSE, dtype=dtype)
+    dense = replace(DENSE, dtype=dtype, kernel=(1, taps, taps))
     for width in (1, 7, 14, 28, 33, 56, 65, 112):
         problem = replace(dense, diff_src=(1, 30, width))
-        assert along_rows_of(problem, 16) == (width in widths)
+        assert along_rows_of(problem, 16, pairs) == (width in widths)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +278,7 @@ def test_which_rows_are_long_enough(monkeypatch, zen4, dtype, widths):
 )
 def test_which_strides_go_along_rows(transposed, strides, along):
     problem = replace(DENSE, transposed=transposed, strides=strides, diff_src=(1, 30, 112))
-    assert along_rows_of(problem, 16) == along
+    assert along_rows_of(problem, 16, False) == along
 
 
 @every_dtype
@@ -305,10 +308,10 @@ def test_planes_past_the_caches(monkeypatch, along_rows, dst, view, dtype):
 
 
 @every_dtype
-@pytest.mark.parametrize("dst", [(40,), (6, 7, 40)])
+@pytest.mark.parametrize("dst", [(40,), (7, 7, 40)])
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_other_ranks_along_rows(along_rows, dilation, dst, dtype):
-    kernel, dilations = (3,) * len(dst), (dilation,) * len(dst)
+    kernel, dilations = (2, 3, 4)[-len(dst) :], (dilation,) * len(dst)
     case = along(kernel, dst=dst, dtype=dtype, dilations=dilations)
     case.check(large=True)
     replace(case, pads_begin=(3,) * len(dst), pads_end=(4,) * len(dst)).check(large=True)
@@ -349,8 +352,9 @@ def test_blocks_of_strides_along_rows_do_not_change_a_bit(monkeypatch, along_row
 
 @every_dtype
 @pytest.mark.parametrize("dst", [(40, 90), (6, 20, 40)])
-def test_blocks_along_rows_do_not_change_a_bit(monkeypatch, along_rows, dst, dtype):
-    case = along((3,) * len(dst), dst=dst, dtype=dtype)
+@pytest.mark.parametrize("taps", [3, 5])
+def test_blocks_along_rows_do_not_change_a_bit(monkeypatch, along_rows, taps, dst, dtype):
+    case = along((taps,) * len(dst), dst=dst, dtype=dtype)
     assert_cuts_do_not_change_a_bit(monkeypatch, case, "PLANE_BYTES", (10, 12, 14, 20))
 
 
@@ -389,8 +393,9 @@ def test_blocks_of_classes_along_rows_do_not_change_a_bit(monkeypatch, along_row
 @every_dtype
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_special_values_along_rows(along_rows, value, dtype):
-    case = along((3, 3), dst=(9, 31), dtype=dtype, groups=3)
-    assert_value_reaches_what_it_touches(case, value)
+    for kernel in ((3, 3), (2, 4), (3, 5)):
+        case = along(kernel, dst=(9, 31), dtype=dtype, groups=3)
+        assert_value_reaches_what_it_touches(case, value)
     for strides in ((2, 2), (3, 2)):
         case = along((3, 3), dst=(9, 31), dtype=dtype, groups=3, strides=strides)
         assert_value_reaches_what_it_touches(case, value)

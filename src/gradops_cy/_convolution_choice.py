@@ -146,6 +146,12 @@ class Choice:
         return _convolution_depthwise.row_classes(self.problem)
 
     @property
+    def column_pairs(self) -> bool:
+        """Whether DEPTHWISE multiplies neighbouring columns of bfloat16 as one."""
+        depthwise, pairs = self.kernel == DEPTHWISE and self.along_rows, self.tiles.vector_pairs
+        return depthwise and _convolution_depthwise.pairs_columns(self.problem, pairs)
+
+    @property
     def unit(self) -> int:
         """Channels that an entry of a DOT window has a multiple of."""
         return self.depth // self.beside

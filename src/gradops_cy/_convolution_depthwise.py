@@ -19,6 +19,8 @@ ROW_VECTOR = 3.0
 FEWEST_VECTORS = 1.5
 BOX_VECTOR = 6.0
 BOX_VECTOR_OF_HALVES = 9.0
+# The time of products of pairs of columns, of that of single ones.
+PAIRED = 0.78
 # Rows of a residue class that are computed at a time, while what comes next is asked for.
 ROWS = 28
 # Positions of which sums of columns are in scratch.
@@ -27,7 +29,7 @@ STRIP = 16
 STRIDE = 2
 
 
-def along_rows(problem: ConvProblem, lanes: int) -> bool:
+def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
     """Return whether positions of a row had best be lanes, where rows are dense.
 
     Then neighbours of a residue class read neighbouring columns, but last vectors have idle lanes.
@@ -39,8 +41,10 @@ def along_rows(problem: ConvProblem, lanes: int) -> bool:
         return False
     taps = prod(problem.kernel) / prod(out_steps(problem))
     products = taps if ZEN4 else taps / 2
+    # Tiles of two classes are bound by what they load, not by their products.
+    faster = PAIRED if stride == 1 and pairs_columns(problem, vector_pairs) else 1.0
     positions = counts(problem)[2]
-    row = (products + ROW_VECTOR) * max(FEWEST_VECTORS, -(-positions // lanes))
+    row = (faster * products + ROW_VECTOR) * max(FEWEST_VECTORS, -(-positions // lanes))
     beside = BOX_VECTOR_OF_HALVES if problem.itemsize == 2 else BOX_VECTOR
     return row < 1.05 * (products + beside) * positions / lanes
 
@@ -67,6 +71,17 @@ def stride_columns(problem: ConvProblem, lanes: int) -> int:
     taps = prod(problem.kernel) // stride
     apart, beside = stride * up(channels, lanes), up(stride * channels, lanes)
     return stride if 1.1 * (beside * taps + 3 * apart) < apart * taps else 1
+
+
+def pairs_columns(problem: ConvProblem, vector_pairs: bool) -> bool:
+    """Return whether to multiply neighbouring columns of bfloat16 as one, along rows.
+
+    Three taps make a pair and one that has to be converted: that gains nothing by itself, but two
+    classes share what they load.
+    """
+    stride, taps = problem.strides[2], problem.kernel[2]
+    beside = problem.dilations[2] == 1 and not (problem.transposed and stride > 1)
+    return vector_pairs and problem.dtype == 2 and beside and taps > max(stride, 4 - stride)
 
 
 def row_classes(problem: ConvProblem) -> int:

@@ -50,6 +50,11 @@ class Tiles(NamedTuple):
         return self.bf16_rate > 2
 
     @property
+    def vector_pairs(self) -> bool:
+        """Whether vectors multiply pairs of bfloat16, and no AMX does."""
+        return self.bf16_rate > 0 and not self.amx
+
+    @property
     def products(self) -> int:
         """Products of bfloat16 in a cycle, as measured."""
         return 400 if self.amx else 28
@@ -88,7 +93,7 @@ def pairs_channels(problem: ConvProblem, tiles: Tiles, assumed: int) -> bool:
 
     Vectors do; AMX processors multiply float32 as fast.
     """
-    vectors = problem.dtype == 2 and tiles.bf16_rate > 0 and not tiles.amx
+    vectors = problem.dtype == 2 and tiles.vector_pairs
     few = problem.input_channels < tiles.lanes and problem.output_channels % 2 == 0
     return vectors and few and assumed != NOTHING
 
@@ -117,7 +122,7 @@ def goes_along_rows(
         return fits and _convolution_scatter.along_rows(problem, parts > 0)
     if kernel != DEPTHWISE or assumed == NOTHING or _convolution_taps.zero_first(problem):
         return False
-    return _convolution_depthwise.along_rows(problem, tiles.lanes)
+    return _convolution_depthwise.along_rows(problem, tiles.lanes, tiles.vector_pairs)
 
 
 def groups_abreast(problem: ConvProblem, parts: int) -> int:

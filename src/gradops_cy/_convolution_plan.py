@@ -176,6 +176,7 @@ class Plan:
             "checks": int(choice.checks),
             "stride_columns": choice.stride_columns,
             "row_classes": choice.row_classes,
+            "column_pairs": int(choice.column_pairs),
             "packed_apart": cut.packed_apart,
             "streams_panels": int(self._streams_panels),
             "weights_ahead": WEIGHTS_AHEAD,

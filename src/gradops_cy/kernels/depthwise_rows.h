@@ -5,7 +5,8 @@
  * window is multiplied with as many rows of taps. With a stride, what neighbouring results read lies
  * side by side: a row of the window is in parts, of which each has every so many elements. Two residue
  * classes of a row are computed together: a class by itself would load again what the other has loaded,
- * and write every other element. */
+ * and write every other element. Where vectors multiply pairs of bfloat16, an entry of the window is an
+ * element and its right neighbour; a last tap without one has its element as float. */
 #ifndef GRADOPS_DEPTHWISE_ROWS_H
 #define GRADOPS_DEPTHWISE_ROWS_H
 
@@ -24,6 +25,7 @@ typedef struct {
     ptrdiff_t entries;              /* of a row, that taps of the last axis read for the first result */
     const ptrdiff_t *offset;        /* [entries] */
     int classes;                    /* residue classes of a row: one, or two whose results take turns */
+    int paired;                     /* entries are two neighbours of bfloat16, and so are weights */
     ptrdiff_t begin[2], end[2];     /* the entries that a class reads, with a tap each */
     const void *weights[2];         /* [layers][apart][taps][slides] */
     ptrdiff_t count;                /* results of a row, */
@@ -51,14 +53,53 @@ INLINE void write_sums_f64(const int dtype, char *dst, vec_f64 v, int n) {
     write_f64(dst, v, n);
 }
 
+#define COLUMN_PAIRS 0
 #define BODY "depthwise_rows_body.h"
 #include "for_reals.h"
+#undef COLUMN_PAIRS
+#if BF16_RATE && !HAVE_AMX
+#define COLUMN_PAIRS 1
+#define REAL float
+#define VEC vec_f32
+#define LANES LANES_F32
+#define NAME(x) x##_pairs
+#define write_sums_pairs write_sums_f32
+#define take_turns_pairs take_turns_f32
+#include "depthwise_rows_body.h"
+#undef REAL
+#undef VEC
+#undef LANES
+#undef NAME
+#undef write_sums_pairs
+#undef take_turns_pairs
+#undef COLUMN_PAIRS
+#endif
 
-/* dst[place[t]] = src[t], a channel's weights; `stride` in bytes. */
-static void place_weights(int f64, const char *src, ptrdiff_t stride, ptrdiff_t taps,
+/* dst[i] = (src[i], src[i + 1]) for i < n, the last one with zero. */
+static void pair_neighbours(const uint16_t *src, ptrdiff_t n, uint32_t *dst) {
+    ptrdiff_t i = 0;
+#if VECTOR_BYTES == 64
+    uint16_t from[32];
+    for (int j = 0; j < 32; j++) from[j] = (uint16_t)((j + 1) / 2);
+    const __m512i places = _mm512_loadu_si512(from);
+    for (; i + 32 <= n; i += 16)
+        _mm512_storeu_si512(dst + i, _mm512_permutexvar_epi16(places, _mm512_loadu_si512(src + i)));
+    for (; i < n; i += 16) {
+        const __m512i left = _mm512_maskz_loadu_epi16(n - i < 32 ? (1u << (n - i)) - 1 : ~0u, src + i);
+        _mm512_mask_storeu_epi32(dst + i, (__mmask16)(n - i < 16 ? (1u << (n - i)) - 1 : ~0u),
+                                 _mm512_permutexvar_epi16(places, left));
+    }
+#endif
+    for (; i < n; i++) dst[i] = src[i] | (i + 1 < n ? (uint32_t)src[i + 1] << 16 : 0);
+}
+
+/* dst[place[t]] = src[t], a channel's weights; `stride` in bytes. Paired, places are those of halves, of
+ * which a float is the latter. */
+static void place_weights(int f64, int paired, const char *src, ptrdiff_t stride, ptrdiff_t taps,
                           const ptrdiff_t *place, void *dst) {
     for (ptrdiff_t t = 0; t < taps; t++, src += stride)
         if (f64) ((double *)dst)[place[t]] = *(const double *)src;
+        else if (paired) memcpy((uint16_t *)dst + place[t], src + 2, 2);
         else ((float *)dst)[place[t]] = *(const float *)src;
 }
 
@@ -80,6 +121,12 @@ static void set_tiles(int dtype, Stencil *s, ptrdiff_t count) {
 /* Rows of results of a tensor's dtype; the window is of the type that computes. */
 static void run_stencil(int dtype, const Stencil *stencil, const void *window, ptrdiff_t rows,
                         char *dst, ptrdiff_t dst_pitch) {
+#if BF16_RATE && !HAVE_AMX
+    if (stencil->paired) {
+        stencil_pairs(dtype, stencil, window, rows, dst, dst_pitch);
+        return;
+    }
+#endif
     if (dtype == F64) stencil_f64(dtype, stencil, window, rows, dst, dst_pitch);
     else stencil_f32(dtype, stencil, window, rows, dst, dst_pitch);
 }

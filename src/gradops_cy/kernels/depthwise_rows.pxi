@@ -13,10 +13,12 @@ cdef extern from "depthwise_rows.h" nogil:
         Py_ssize_t entries
         const Py_ssize_t *offset
         int classes
+        int paired
         Py_ssize_t begin[2]
         Py_ssize_t end[2]
         const void *weights[2]
-    void place_weights(int f64, const char *src, Py_ssize_t stride, Py_ssize_t taps,
+    void pair_neighbours(const unsigned short *src, Py_ssize_t n, unsigned int *dst) noexcept
+    void place_weights(int f64, int paired, const char *src, Py_ssize_t stride, Py_ssize_t taps,
                        const Py_ssize_t *place, void *dst) noexcept
     void set_tiles(int dtype, Stencil *stencil, Py_ssize_t count) noexcept
     void run_stencil(int dtype, const Stencil *stencil, const void *window, Py_ssize_t rows,
@@ -68,15 +70,19 @@ cdef void place_taps(const Py_ssize_t *residue, const Stencil *stencil, Py_ssize
                      Py_ssize_t taps, Py_ssize_t *place) noexcept nogil:
     """Tell where the weights of a class's taps stand: in the order in which tiles meet them."""
     cdef Py_ssize_t at = residue[3]
-    cdef Py_ssize_t layer, first, t, row
+    cdef Py_ssize_t layer, first, slides, t, i, row, half
     for layer in range(stencil.layers):
         for first in range(stencil.apart):
+            slides = stencil.slides + (first < stencil.longer)
             for t in range(taps):
-                row = first
-                while row < rows:
-                    place[residue[3] + (layer * rows + row) * taps + t] = at
-                    at += 1
-                    row += stencil.apart
+                for i in range(slides):
+                    row = (layer * rows + first + i * stencil.apart) * taps + residue[3]
+                    if stencil.paired:
+                        half = t % 2 or t + 1 == taps  # a last one is a float's upper half
+                        place[row + t] = 2 * (at + t // 2 * slides + i) + half
+                    else:
+                        place[row + t] = at + t * slides + i
+            at += taps * slides
 
 
 cdef void set_stencil(const Work *work, const Channels *c, const Py_ssize_t *residue,
@@ -92,6 +98,7 @@ cdef void set_stencil(const Work *work, const Channels *c, const Py_ssize_t *res
     cdef int number
     memset(stencil, 0, sizeof(Stencil))
     stencil.classes, stencil.offset = work.b.row_classes, offset
+    stencil.paired = work.b.column_pairs
     set_tiles(work.b.dtype, stencil, c.count[2])
     stencil.pitch = pitch * height.in_step
     for number in range(stencil.classes):
@@ -139,9 +146,25 @@ cdef void begin_channels(const Work *work, const Task *task, const Scratch *s,
     for number in range(work.classes // work.b.row_classes):
         set_stencil(work, c, work.residue + 5 * number * work.b.row_classes, offset,
                     c.stencil + number)
+    memset(c.weights, 0, work.taps * work.size)
     entries = layers * c.height * pitch
     c.dealt = s.window + entries * work.size
     memset(s.window, 0, (entries + (pitch if width.in_step > 1 else 0)) * work.size)
+
+
+cdef void pair_rows(const Work *work, const Channels *c, const char *src, Py_ssize_t src_pitch,
+                    char *row) noexcept nogil:
+    """Load rows of bfloat16, each element with its right neighbour."""
+    cdef Py_ssize_t count = c.high[2] - c.low[2]
+    cdef const unsigned short *element
+    cdef unsigned int *entry
+    cdef Py_ssize_t h
+    for h in range(c.high[1] - c.low[1] if count else 0):
+        element = <const unsigned short *> (src + h * src_pitch)
+        entry = <unsigned int *> row + h * work.b.window_pitch + c.left
+        pair_neighbours(element, count, entry)
+        if c.left:
+            entry[-1] = <unsigned int> element[0] << 16
 
 
 cdef void load_channel(const Work *work, const Channels *c, Py_ssize_t group, const Tensor *x,
@@ -153,19 +176,21 @@ cdef void load_channel(const Work *work, const Channels *c, Py_ssize_t group, co
     cdef Py_ssize_t layer, h
     cdef const char *src
     cdef char *row
-    place_weights(work.f64, work.weights + group * size, work.b.group_panel * size, work.taps,
-                  c.place, c.weights)
+    place_weights(work.f64, work.b.column_pairs, work.weights + group * size,
+                  work.b.group_panel * size, work.taps, c.place, c.weights)
     for layer in range(c.high[0] - c.low[0]):
         src = x.data + layer * x.stride[2]
         row = s.window + ((c.low[0] + layer) * c.height + c.low[1]) * pitch * size
-        if step == 1:
+        if work.b.column_pairs:
+            pair_rows(work, c, src, x.stride[3], row)
+        elif step == 1:
             load_rows(work.b.dtype, src, x.stride[3], c.high[1] - c.low[1], c.high[2] - c.low[2],
                       row + c.left * size, pitch)
-            continue
-        for h in range(c.high[1] - c.low[1]):
-            load_row(work.b.dtype, src + h * x.stride[3], x.stride[4], c.high[2] - c.low[2],
-                     c.dealt + c.left * size)
-            deal_out(<int> size, step, c.dealt, pitch, row + h * pitch * size, pitch // step)
+        else:
+            for h in range(c.high[1] - c.low[1]):
+                load_row(work.b.dtype, src + h * x.stride[3], x.stride[4], c.high[2] - c.low[2],
+                         c.dealt + c.left * size)
+                deal_out(<int> size, step, c.dealt, pitch, row + h * pitch * size, pitch // step)
 
 
 cdef void compute_class_rows(const Work *work, const Channels *c, const Stencil *stencil,

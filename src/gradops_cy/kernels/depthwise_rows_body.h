@@ -2,6 +2,50 @@
 
 #define UNROLL _Pragma("GCC unroll 16")
 
+#if COLUMN_PAIRS
+/* What entry t gives a class, for `width` rows of taps: two of each row, or a last one alone. */
+#define MULTIPLY(width, c, single)                                                                 \
+    do {                                                                                           \
+        const REAL *entry = source + s->offset[t];                                                 \
+        const REAL *pairs = weight[c] + (t - begin[c]) / 2 * slides + done;                        \
+        __m512i w[width];                                                                          \
+        UNROLL for (int i = 0; i < width; i++) {                                                   \
+            int32_t pair;                                                                          \
+            memcpy(&pair, pairs + i, sizeof pair);                                                 \
+            w[i] = _mm512_set1_epi32(pair);                                                        \
+        }                                                                                          \
+        UNROLL for (int e = 0; e < mr + width - 1; e++, entry += s->pitch)                         \
+            UNROLL for (int v = 0; v < nv; v++) {                                                  \
+                __m512i x = _mm512_loadu_si512(entry + v * LANES);                                 \
+                if (single) x = _mm512_slli_epi32(x, 16);                                          \
+                HOLD_VECTOR(x);                                                                    \
+                UNROLL for (int i = 0; i < width; i++)                                             \
+                    if (e >= i && e - i < mr) {                                                    \
+                        VEC *sum = &acc[c][e - i][v];                                              \
+                        if (single) *sum += (VEC)w[i] * (VEC)x;                                    \
+                        else                                                                       \
+                            *sum = (VEC)_mm512_dpbf16_ps((__m512)*sum, (__m512bh)w[i],             \
+                                                         (__m512bh)x);                             \
+                    }                                                                              \
+            }                                                                                      \
+    } while (0)
+
+#define CLASS(width, c)                                                                            \
+    do {                                                                                           \
+        ptrdiff_t t = begin[c];                                                                    \
+        for (; t + 1 < s->end[c]; t += 2) MULTIPLY(width, c, 0);                                   \
+        if (t < s->end[c]) MULTIPLY(width, c, 1);                                                  \
+    } while (0)
+
+/* `width` rows of taps, which read one row after the other: each row is loaded once for all of them. */
+#define SLIDE(width)                                                                               \
+    do {                                                                                           \
+        CLASS(width, 0);                                                                           \
+        if (classes == 2) CLASS(width, 1);                                                         \
+        done += width;                                                                             \
+        source += width * s->pitch;                                                                \
+    } while (0)
+#else
 /* What entry t gives the classes `from` to `to` - 1, for `width` rows of taps. */
 #define MULTIPLY(width, from, to)                                                                  \
     do {                                                                                           \
@@ -31,6 +75,7 @@
         done += width;                                                                             \
         source += width * s->pitch;                                                                \
     } while (0)
+#endif
 
 INLINE void NAME(write_tile)(const int dtype, const int mr, const int vectors, VEC (*sums)[STENCIL_NV],
                              ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {
@@ -118,5 +163,6 @@ static void NAME(stencil)(int dtype, const Stencil *s, const REAL *window, ptrdi
 }
 
 #undef MULTIPLY
+#undef CLASS
 #undef SLIDE
 #undef UNROLL
