@@ -122,7 +122,7 @@ def by_taps(dy, weights, x, *, strides, pads_begin, dilations, groups, transpose
         )
     )
     inside = tuple(slice(p, p + n) for p, n in zip(pads_begin, large, strict=True))
-    # (g, O/g, I/g, *K), and the tensor that is read as (N, *positions, g, 1, O/g).
+    # (g, O/g, I/g, *K), and the tensor that is read, as (N, *positions, O).
     if transposed:
         inputs = weights.shape[0]
         panels = weights.reshape(groups, inputs // groups, -1, *kernel).swapaxes(1, 2)
@@ -140,8 +140,8 @@ def by_taps(dy, weights, x, *, strides, pads_begin, dilations, groups, transpose
             for i, d, s, m in zip(k, dilations, strides, small, strict=True)
         )
         read = source[:, *window] if transposed else source
-        read = read.reshape(*read.shape[:-1], groups, 1, outputs // groups)
-        product = (read @ panels[(..., *k)]).reshape(*read.shape[:-3], inputs)
+        by_group = read.reshape(-1, groups, outputs // groups).swapaxes(0, 1)
+        product = (by_group @ panels[(..., *k)]).swapaxes(0, 1).reshape(*read.shape[:-1], inputs)
         if transposed:
             result += product
         else:

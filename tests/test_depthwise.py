@@ -192,7 +192,7 @@ def test_rows_past_the_caches(monkeypatch, channels, accumulate, view, dtype):
             patch.setattr(_processor, "past_the_caches", lambda *_: True)
             patch.setattr(_convolution_cut, "NARROW_PIXEL", 0)
             plans.plan_for.cache_clear()
-            case.check(view=view, out_view=view, accumulate=accumulate)
+            case.check(view=view, out_view=view, accumulate=accumulate, large=True)
             results.append(case.call(*arrays, num_threads=2))
         plans.plan_for.cache_clear()
         assert results[0].tobytes() == results[1].tobytes()
@@ -304,7 +304,7 @@ def test_views_along_rows(along_rows, dilations, accumulate, view, dtype):
 @pytest.mark.parametrize("dst", [(90,), (13, 45), (3, 5, 33)])
 def test_planes_past_the_caches(monkeypatch, along_rows, dst, view, dtype):
     monkeypatch.setattr(_processor, "past_the_caches", lambda *_: True)
-    along((3,) * len(dst), dst=dst, dtype=dtype).check(view=view, out_view=view)
+    along((3,) * len(dst), dst=dst, dtype=dtype).check(view=view, out_view=view, large=True)
 
 
 @every_dtype
@@ -366,7 +366,9 @@ def test_residue_classes_along_rows(along_rows, kernel, strides, dilation, dtype
     """Of rows of a few vectors or less, even and odd, and of classes without a tap."""
     for width in (2, 9, 32, 33, 64, 97, 160):
         dst = (14 + dilation * kernel[0], max(width, kernel[1]))
-        case = along(kernel, dst=dst, dtype=dtype, strides=strides, dilations=(dilation, 1))
+        case = along(
+            kernel, dst=dst, dtype=dtype, strides=strides, dilations=(dilation, 1), groups=3
+        )
         case.check(large=True)
         replace(case, pads_begin=(0, 0), pads_end=(1, 2)).check(large=True)
 

@@ -96,8 +96,8 @@ def test_weights_that_are_not_finite_meet_no_padding(everywhere):
 def test_planes(all_ways, name, view, dtype):
     """Rows that go on where the next one begins or not, of whole vectors and of less than one."""
     case = replace({**FIRST, **ROWS}[name], dtype=dtype, data_format="NCX", batch=2)
-    case.check(view=view, out_view=view)
-    case.check(view=view, out_view=view, accumulate=True)
+    case.check(view=view, out_view=view, large=True)
+    case.check(view=view, out_view=view, accumulate=True, large=True)
 
 
 def test_any_planes(all_ways):
