@@ -152,6 +152,12 @@ class Choice:
         return depthwise and _convolution_depthwise.pairs_columns(self.problem, pairs)
 
     @property
+    def row_pairs(self) -> bool:
+        """Whether DEPTHWISE multiplies neighbouring rows of bfloat16 as one."""
+        in_place, pairs = self.kernel == DEPTHWISE and not self.windowed, self.tiles.vector_pairs
+        return in_place and _convolution_depthwise.pairs_rows(self.problem, pairs)
+
+    @property
     def unit(self) -> int:
         """Channels that an entry of a DOT window has a multiple of."""
         return self.depth // self.beside

@@ -23,6 +23,8 @@ BOX_VECTOR_OF_HALVES = 9.0
 PAIRED = 0.78
 # Rows of a residue class that are computed at a time, while what comes next is asked for.
 ROWS = 28
+# Channels of a tile of pairs of rows, and bytes of weights that tasks copy for them.
+PAIR_CHANNELS, MOST_PAIRED = 32, 1 << 19
 # Positions of which sums of columns are in scratch.
 STRIP = 16
 # The stride for which there are tiles of all residue classes of a row.
@@ -80,8 +82,26 @@ def pairs_columns(problem: ConvProblem, vector_pairs: bool) -> bool:
     classes share what they load.
     """
     stride, taps = problem.strides[2], problem.kernel[2]
-    beside = problem.dilations[2] == 1 and not (problem.transposed and stride > 1)
-    return vector_pairs and problem.dtype == 2 and beside and taps > max(stride, 4 - stride)
+    pairs = vector_pairs and problem.dtype == 2
+    return pairs and _reads_columns_in_turn(problem) and taps > max(stride, 4 - stride)
+
+
+def pairs_rows(problem: ConvProblem, vector_pairs: bool) -> bool:
+    """Return whether to multiply what two rows of taps read of bfloat16 as one, channels last.
+
+    A tile has the channels of a whole vector, those of two that hold floats.
+    """
+    channels, rows = problem.groups, prod(problem.kernel[:2]) / prod(out_steps(problem)[:2])
+    fills = up(channels, PAIR_CHANNELS // 2) > 0.8 * up(channels, PAIR_CHANNELS)
+    panel = prod(problem.kernel) * channels * 8
+    pairs = vector_pairs and problem.dtype == 2 and rows > 1
+    return pairs and _reads_columns_in_turn(problem) and fills and panel <= MOST_PAIRED
+
+
+def _reads_columns_in_turn(problem: ConvProblem) -> bool:
+    """Return whether the taps of a row read column after column, and so do positions."""
+    dense = problem.strides[2] == 1 or not problem.transposed
+    return dense and problem.dilations[2] == 1
 
 
 def row_classes(problem: ConvProblem) -> int:

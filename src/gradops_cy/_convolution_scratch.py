@@ -7,6 +7,7 @@ from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradops_cy import _convolution_grouped, _convolution_scatter
+from gradops_cy._convolution_depthwise import PAIR_CHANNELS
 from gradops_cy._convolution_kernels import (
     COLUMNS,
     DEPTHWISE,
@@ -220,6 +221,8 @@ def _lanes_need(cut: Cut) -> _Need:
     pointers = choice.work.most * (8 + 2 * choice.lanes * choice.size // 8)
     if choice.row_classes > 1:  # their weights without gaps
         pointers += (len(choice.taps) * channels + choice.lanes) * choice.size // 8 + 1
+    if choice.row_pairs:
+        pointers += len(choice.taps) * up(channels, PAIR_CHANNELS)
     if choice.stride_columns > 1:
         # The weights without gaps, and sums of some positions or of all that one reads.
         inner = cut.strip * up(choice.stride_columns * channels, choice.lanes)

@@ -41,6 +41,8 @@ typedef struct {
     void *sums;                     /* where sums go in the type that computes, from position */
     ptrdiff_t sums_first;           /* ... sums_first on */
     ptrdiff_t sums_pitch;           /* elements from position to position; or NULL */
+    ptrdiff_t row_panel;            /* in pairs of rows (depthwise_pairs.h): from a row's weights to */
+                                    /* those of the next; or 0 */
     int flat;                       /* positions and channels are one, weights are repeated */
     /* Of grouped.h: the k's of each tap. */
     int broadcast;                  /* ... are scalars, for so many lanes; or vectors: 0 */
@@ -59,6 +61,9 @@ typedef struct {
 #define SPAN_NV 2
 #define SPAN_HEIGHTS(X) X(1) X(2) X(3) X(4)
 #endif
+
+/* So many positions from `first` on, channels `begin` to `end` - 1. */
+typedef void (*SlidingTile)(const Span *span, ptrdiff_t first, ptrdiff_t begin, ptrdiff_t end, char *dst);
 
 #define REAL float
 #define VEC vec_f32
@@ -91,15 +96,35 @@ typedef struct {
 #undef NAME
 #undef SIZE
 
+#include "depthwise_pairs.h"
+
 static void run_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
                      ptrdiff_t channels, char *dst) {
     BY_DTYPE(dtype, span, span, first, positions, channels, dst);
 }
 
-/* Positions of a row whose taps slide, channels `begin` to `end` - 1; taps outside are left out. */
+static const SlidingTile *sliding_tiles(int dtype, const Span *span) {
+#if VECTOR_PAIRS
+    if (span->row_panel) return slides_pairs;
+#endif
+    if (dtype == F64) return slides_f64;
+    return dtype == F32 ? slides_f32 : dtype == F16 ? slides_f16 : slides_bf16;
+}
+
+/* Positions of a row whose taps slide, channels `begin` to `end` - 1; taps outside are left out. Tiles go
+ * through all channels of their positions, in the order of memory. */
 static void run_sliding_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
                              ptrdiff_t begin, ptrdiff_t end, char *dst) {
-    BY_DTYPE(dtype, sliding_span, span, first, positions, begin, end, dst);
+    const SlidingTile *tile = sliding_tiles(dtype, span);
+    ptrdiff_t tiles = (positions + SPAN_MR - 1) / SPAN_MR, j = first;
+    if (span->classes > 1)  /* each tile has to begin with an even position */
+        for (; j + SPAN_MR < first + positions; j += SPAN_MR, tiles--)
+            tile[SPAN_MR](span, j, begin, end, dst);
+    for (ptrdiff_t i = 1; i <= tiles; i++) {
+        ptrdiff_t next = first + positions * i / tiles;
+        tile[next - j](span, j, begin, end, dst);
+        j = next;
+    }
 }
 
 /* The sums of columns beside each other, `begin` to `end` - 1, become results. */

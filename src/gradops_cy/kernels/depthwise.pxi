@@ -26,12 +26,18 @@ cdef extern from "depthwise.h" nogil:
         void *sums
         Py_ssize_t sums_first
         Py_ssize_t sums_pitch
+        Py_ssize_t row_panel
         int flat
         int broadcast
         int paired
         Py_ssize_t depth
         Py_ssize_t source_pitch
         Py_ssize_t panel
+    enum:
+        PAIR_CHANNELS
+        PAIR_PANEL
+    void pair_weights(const float *src, Py_ssize_t pitch, Py_ssize_t rows, Py_ssize_t taps,
+                      Py_ssize_t channels, float *dst) noexcept
     void run_sliding_span(int dtype, const Span *span, Py_ssize_t first, Py_ssize_t positions,
                           Py_ssize_t begin, Py_ssize_t end, char *dst) noexcept
     void add_up_columns(int dtype, const Span *span, Py_ssize_t positions, Py_ssize_t begin,
@@ -127,6 +133,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     cdef const char **weight = row + all_taps
     cdef Slide *slide = <Slide *> (weight + all_taps)
     cdef char *copied = <char *> (slide + all_taps)
+    cdef char *paired
     cdef const char *weights
     cdef Py_ssize_t channels = task.group_end - task.group
     cdef Py_ssize_t pitch = work.b.group_panel
@@ -152,7 +159,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         rows = all_taps // taps
     in_row = taps
     span.flat = (dense and 2 * channels <= work.lanes and width.in_step == 1
-                 and width.out_step == 1)
+                 and width.out_step == 1 and not work.b.row_pairs)
     weights = work.weights + work.size * (residue[3] * work.b.group_panel + task.group)
     span.slide, span.classes, span.before = slide, classes, 0
     if classes > 1:
@@ -185,6 +192,12 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     if joined:
         weights, pitch = copied, channels
         join_weights(work, task, residue[3], all_taps, copied)
+    span.row_panel = 0
+    if work.b.row_pairs and span.sliding:
+        paired = copied + (in_row * rows * pitch * work.size if weights == copied else 0)
+        pair_weights(<const float *> weights, pitch, rows, in_row, channels, <float *> paired)
+        pitch = (channels + PAIR_CHANNELS - 1) // PAIR_CHANNELS * PAIR_PANEL
+        weights, span.row_panel = paired, in_row * pitch * work.size
     span.weight_pitch = pitch
     span.step = width.in_step * x.stride[4]
     span.accumulate = work.accumulate and work.b.direct

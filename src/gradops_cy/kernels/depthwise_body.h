@@ -108,23 +108,8 @@ SPAN_HEIGHTS(INSTANCE)
 #undef INSTANCE
 
 #define ENTRY(MR) NAME(slide_##MR),
-static void (*const NAME(slides)[])(const Span *, ptrdiff_t, ptrdiff_t, ptrdiff_t, char *) = {
-    NULL, SPAN_HEIGHTS(ENTRY)};
+static const SlidingTile NAME(slides)[] = {NULL, SPAN_HEIGHTS(ENTRY)};
 #undef ENTRY
-
-/* Tiles go through all channels of their positions, in the order of memory. */
-static void NAME(sliding_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions,
-                               ptrdiff_t begin, ptrdiff_t end, char *dst) {
-    ptrdiff_t tiles = (positions + SPAN_MR - 1) / SPAN_MR, j = first;
-    if (span->classes > 1)  /* each tile has to begin with an even position */
-        for (; j + SPAN_MR < first + positions; j += SPAN_MR, tiles--)
-            NAME(slides)[SPAN_MR](span, j, begin, end, dst);
-    for (ptrdiff_t i = 1; i <= tiles; i++) {
-        ptrdiff_t next = first + positions * i / tiles;
-        NAME(slides)[next - j](span, j, begin, end, dst);
-        j = next;
-    }
-}
 
 /* Adds up the sums of the columns `begin` to `end` - 1 of each position. */
 static void NAME(sum_columns)(const Span *span, ptrdiff_t positions, ptrdiff_t begin, ptrdiff_t end,

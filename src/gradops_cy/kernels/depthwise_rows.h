@@ -57,7 +57,7 @@ INLINE void write_sums_f64(const int dtype, char *dst, vec_f64 v, int n) {
 #define BODY "depthwise_rows_body.h"
 #include "for_reals.h"
 #undef COLUMN_PAIRS
-#if BF16_RATE && !HAVE_AMX
+#if VECTOR_PAIRS
 #define COLUMN_PAIRS 1
 #define REAL float
 #define VEC vec_f32
@@ -121,7 +121,7 @@ static void set_tiles(int dtype, Stencil *s, ptrdiff_t count) {
 /* Rows of results of a tensor's dtype; the window is of the type that computes. */
 static void run_stencil(int dtype, const Stencil *stencil, const void *window, ptrdiff_t rows,
                         char *dst, ptrdiff_t dst_pitch) {
-#if BF16_RATE && !HAVE_AMX
+#if VECTOR_PAIRS
     if (stencil->paired) {
         stencil_pairs(dtype, stencil, window, rows, dst, dst_pitch);
         return;

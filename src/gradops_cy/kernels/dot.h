@@ -19,7 +19,7 @@ static void amx_begin(int rows, int depth, int tail) { (void)rows, (void)depth, 
 static void amx_end(void) {}
 #endif
 
-#if BF16_RATE && !HAVE_AMX
+#if VECTOR_PAIRS
 #include "dot_vectors.h"
 #include "dot_zipped.h"
 #else

@@ -31,6 +31,8 @@
 #else
 #define BF16_RATE 0
 #endif
+/* Vectors multiply pairs of bfloat16, faster than float32. */
+#define VECTOR_PAIRS (BF16_RATE == 2)
 
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
