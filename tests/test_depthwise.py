@@ -244,20 +244,22 @@ DENSE = replace(PROBLEM, dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations
 
 
 @pytest.mark.parametrize(
-    ("zen4", "dtype", "taps", "pairs", "widths"),
+    ("zen4", "dtype", "taps", "groups", "pairs", "widths"),
     [
-        (False, 0, 3, False, {28, 33, 56, 65, 112}),
-        (True, 0, 3, False, {28, 56, 65, 112}),
-        (False, 1, 3, True, {14, 28, 33, 56, 65, 112}),
-        (True, 1, 3, True, {28, 33, 56, 65, 112}),
-        (True, 2, 7, False, {28, 56, 112}),
-        (True, 1, 7, True, {28, 56, 112}),
-        (True, 2, 7, True, {28, 33, 56, 65, 112}),
+        (False, 0, 3, 64, False, {28, 33, 56, 65, 112}),
+        (True, 0, 3, 64, False, {28, 56, 65, 112}),
+        (False, 1, 3, 64, True, {14, 28, 33, 56, 65, 112}),
+        (True, 1, 3, 64, True, {28, 33, 56, 65, 112}),
+        (True, 2, 3, 64, True, {28, 56, 112}),
+        (True, 2, 7, 64, False, {28, 56, 112}),
+        (True, 1, 7, 64, True, {28, 56, 112}),
+        (True, 2, 7, 64, True, set()),  # boxes multiply pairs of rows
+        (True, 2, 7, 48, True, {28, 33, 56, 65, 112}),  # and here only rows do, of columns
     ],
 )
-def test_which_rows_are_long_enough(monkeypatch, zen4, dtype, taps, pairs, widths):
+def test_which_rows_are_long_enough(monkeypatch, zen4, dtype, taps, groups, pairs, widths):
     monkeypatch.setattr(_convolution_depthwise, "ZEN4", zen4)
-    dense = replace(DENSE, dtype=dtype, kernel=(1, taps, taps))
+    dense = replace(DENSE, dtype=dtype, kernel=(1, taps, taps), groups=groups)
     for width in (1, 7, 14, 28, 33, 56, 65, 112):
         problem = replace(dense, diff_src=(1, 30, width))
         assert along_rows_of(problem, 16, pairs) == (width in widths)

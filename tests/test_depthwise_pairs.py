@@ -1,4 +1,4 @@
-"""Depthwise layers of bfloat16, channels last, whose rows of taps are multiplied in pairs."""
+"""Depthwise layers of bfloat16 whose rows of taps are multiplied in pairs, in place or in boxes."""
 
 from dataclasses import replace
 
@@ -70,51 +70,61 @@ def test_which_columns_are_paired(kernel, stride, columns):
     assert not pairs_columns(replace(problem, dtype=1), True)
 
 
+@every_format
 @pytest.mark.parametrize("channels", [23, 32, 93])
 @pytest.mark.parametrize("height", [2, 3, 4, 5, 7])
 @pytest.mark.parametrize("width", [1, 2, 3, 5, 7, 9, 12])
-def test_every_kernel(width, height, channels):
+def test_every_kernel(width, height, channels, data_format):
     """Of rows shorter than a tile, of some tiles and of one more position."""
     for columns in (1, 7, 8, 17):
-        case = case_of((height, width), channels=channels, dst=(6, columns))
+        case = case_of(
+            (height, width), channels=channels, dst=(6, columns), data_format=data_format
+        )
         case.check(large=True)
         replace(
             case, transposed=True, weights_format="XOI", dst=(height + 3, columns + width)
         ).check(large=True)
 
 
+@every_format
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("strides", [(2, 1), (1, 2), (2, 2), (3, 2), (2, 3)])
 @pytest.mark.parametrize("dilation", [1, 2, 3])
 @pytest.mark.parametrize("kernel", [(3, 3), (4, 2), (5, 5), (7, 4)])
-def test_strides_and_dilations(kernel, dilation, strides, transposed):
+def test_strides_and_dilations(kernel, dilation, strides, transposed, data_format):
     case = case_of(kernel, strides=strides, dilations=(dilation, 1), transposed=transposed)
+    case = in_format(case, data_format, "bf16")
     case = replace(case, dst=(27, 40) if transposed else (7, 20))
     case.check(large=True)
     replace(case, pads_begin=(0, 0), pads_end=(1, 1)).check(large=True)
 
 
+@every_format
 @pytest.mark.parametrize("view", ["contiguous", "inside", "spaced", "reversed"])
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
-def test_views(strides, accumulate, view):
-    case = case_of((3, 5), strides=strides)
+def test_views(strides, accumulate, view, data_format):
+    case = case_of((3, 5), strides=strides, data_format=data_format)
     case.check(view=view, out_view=view, accumulate=accumulate, large=True)
 
 
+@every_format
 @pytest.mark.parametrize("kernel", [(5,), (2, 3, 3), (3, 3, 4)])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_other_ranks(stride, kernel):
+def test_other_ranks(stride, kernel, data_format):
     """Rows of taps of two depths are neighbours, too."""
     rank = len(kernel)
     dst = (4, 5, 18)[-rank:]
-    case_of(kernel, dst=dst, strides=(stride,) * rank).check(large=True)
+    case = case_of(kernel, dst=dst, strides=(stride,) * rank, data_format=data_format)
+    case.check(large=True)
 
 
+@every_format
 @pytest.mark.parametrize("channels", [32, 93, 150])
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
-def test_cuts_do_not_change_a_bit(monkeypatch, strides, channels):
-    case = case_of((3, 3), channels=channels, dst=(30, 40), strides=strides)
+def test_cuts_do_not_change_a_bit(monkeypatch, strides, channels, data_format):
+    case = case_of((3, 3), channels=channels, dst=(30, 33), strides=strides)
+    case = in_format(case, data_format, "bf16")
     forced.assert_cuts_do_not_change_a_bit(monkeypatch, case)
 
 

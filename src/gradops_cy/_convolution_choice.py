@@ -154,8 +154,9 @@ class Choice:
     @property
     def row_pairs(self) -> bool:
         """Whether DEPTHWISE multiplies neighbouring rows of bfloat16 as one."""
-        in_place, pairs = self.kernel == DEPTHWISE and not self.windowed, self.tiles.vector_pairs
-        return in_place and _convolution_depthwise.pairs_rows(self.problem, pairs)
+        if self.kernel != DEPTHWISE or self.along_rows or (self.boxed and self.layout.accumulate):
+            return False
+        return _convolution_depthwise.pairs_rows(self.problem, self.tiles.vector_pairs)
 
     @property
     def unit(self) -> int:
@@ -196,6 +197,11 @@ class Choice:
     def boxed(self) -> bool:
         """Whether such a kernel goes through boxes with channels last."""
         return self.over_groups and self.windowed and not self.along_rows
+
+    @property
+    def box_size(self) -> int:
+        """Bytes of an element of a box of diff_dst, and of one of results."""
+        return 2 if self.row_pairs else self.size
 
     @property
     def panels_over_groups(self) -> bool:

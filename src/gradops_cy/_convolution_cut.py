@@ -143,6 +143,8 @@ class Cut:
     def rounded(self) -> bool:
         """Whether whole sums are rounded on their way from registers to scratch."""
         choice = self.choice
+        if choice.boxed:
+            return choice.row_pairs
         whole = self.chunk >= choice.problem.output_channels and not choice.layout.accumulate
         vectors = choice.kernel == DOT and not choice.tiles.amx
         return vectors and whole and not self.interleave

@@ -19,8 +19,10 @@ ROW_VECTOR = 3.0
 FEWEST_VECTORS = 1.5
 BOX_VECTOR = 6.0
 BOX_VECTOR_OF_HALVES = 9.0
-# The time of products of pairs of columns, of that of single ones.
-PAIRED = 0.78
+# The time of products of pairs of columns and of rows, of that of single ones; and what a vector of
+# a box takes beside those of rows: it is transposed as bfloat16.
+PAIRED_COLUMNS, PAIRED_ROWS = 0.78, 0.6
+BOX_VECTOR_OF_PAIRS = 8.3
 # Rows of a residue class that are computed at a time, while what comes next is asked for.
 ROWS = 28
 # Channels of a tile of pairs of rows, and bytes of weights that tasks copy for them.
@@ -44,11 +46,14 @@ def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
     taps = prod(problem.kernel) / prod(out_steps(problem))
     products = taps if ZEN4 else taps / 2
     # Tiles of two classes are bound by what they load, not by their products.
-    faster = PAIRED if stride == 1 and pairs_columns(problem, vector_pairs) else 1.0
+    faster = PAIRED_COLUMNS if stride == 1 and pairs_columns(problem, vector_pairs) else 1.0
     positions = counts(problem)[2]
     row = (faster * products + ROW_VECTOR) * max(FEWEST_VECTORS, -(-positions // lanes))
-    beside = BOX_VECTOR_OF_HALVES if problem.itemsize == 2 else BOX_VECTOR
-    return row < 1.05 * (products + beside) * positions / lanes
+    if pairs_rows(problem, vector_pairs):
+        box = PAIRED_ROWS * products + BOX_VECTOR_OF_PAIRS
+    else:
+        box = products + (BOX_VECTOR_OF_HALVES if problem.itemsize == 2 else BOX_VECTOR)
+    return row < 1.05 * box * positions / lanes
 
 
 def window_pitch(positions: int, span: int, stride: int, lanes: int) -> int:

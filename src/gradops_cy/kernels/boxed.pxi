@@ -109,12 +109,14 @@ cdef int run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
     cdef Py_ssize_t axis, first
     cdef Py_ssize_t groups = task.group_end - task.group
     cdef Py_ssize_t pitch = work.b.task_groups * work.b.output_channels
+    cdef int dtype = work.b.dtype if work.b.row_pairs else (F64 if work.f64 else F32)
+    cdef Py_ssize_t size = element_size(dtype)
     cdef Tensor window
     cdef Tensor box
     cdef int unfit
     window.data, box.data = s.window + ring_bytes(work), s.result
-    window.stride[1] = box.stride[1] = work.size
-    window.stride[4], box.stride[4] = pitch * work.size, work.b.result_pitch * work.size
+    window.stride[1] = box.stride[1] = size
+    window.stride[4], box.stride[4] = pitch * size, work.b.result_pitch * size
     for axis in range(3):
         source_box(&work.axis[axis], task.start[axis], &low[axis], &high[axis])
         extent[axis] = min(work.axis[axis].block * work.axis[axis].out_step,
@@ -130,7 +132,7 @@ cdef int run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
         first = task.start[axis] * work.axis[axis].out_step
         box.data -= first * box.stride[2 + axis]
         y.data += first * y.stride[2 + axis]
-    unfit = compute_lanes(work, task, F64 if work.f64 else F32, &window, &box, pitch, &s)
+    unfit = compute_lanes(work, task, dtype, &window, &box, pitch, &s)
     box.data = s.result
     write_box(work, &box, extent, groups * work.b.input_channels, &y, s.staging)
     return unfit

@@ -210,6 +210,8 @@ cdef class Program:
         w.taps = coordinates.shape[0]
         w.tap = &coordinates[0, 0] if w.taps else NULL
         w.rank = &ranks[0] if ranks.shape[0] else NULL
+        if blocking.row_pairs:  # of tensors and boxes; weights are floats
+            work.window_size, work.load_dtype = 2, RAW16
         w.groups = blocking.groups * blocking.abreast
         w.channels = blocking.output_channels // blocking.abreast // blocking.packed_apart
         w.chunk = min(blocking.chunk, w.channels)

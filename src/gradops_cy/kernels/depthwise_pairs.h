@@ -1,7 +1,7 @@
 /* The sliding tiles of depthwise.h where vectors multiply pairs of bfloat16: what two rows of taps read
- * is zipped, and half of the products are left. Nothing is converted but the last of an odd number of
- * rows, nor has any weight to be invented for one. A tile has a vector of bfloat16 of channels; zipped,
- * its sums are in two, the channels of each in the order in which registers zip them. */
+ * is zipped, and half of the products are left. The last of an odd number of rows is zipped with zeros, and
+ * so are its weights, as floats that have been bfloat16. A tile has a vector of bfloat16 of channels;
+ * zipped, its sums are in two, the channels of each in the order in which registers zip them. */
 #ifndef GRADOPS_DEPTHWISE_PAIRS_H
 #define GRADOPS_DEPTHWISE_PAIRS_H
 
@@ -87,10 +87,8 @@ INLINE void write_zipped(char *p, vec_f32 low, vec_f32 high, int n, int accumula
                 UNROLL for (int t = 0; t < width; t++) {                                           \
                     const int m = classes * e - t;                                                 \
                     if (m < 0 || m >= mr) continue;                                                \
-                    if (two)                                                                       \
-                        acc[m][v] = (vec_f32)_mm512_dpbf16_ps((__m512)acc[m][v], (__m512bh)w[t][v], \
-                                                              (__m512bh)zipped[v]);                \
-                    else acc[m][v] += (vec_f32)w[t][v] * (vec_f32)zipped[v];                       \
+                    acc[m][v] = (vec_f32)_mm512_dpbf16_ps((__m512)acc[m][v], (__m512bh)w[t][v],    \
+                                                          (__m512bh)zipped[v]);                    \
                 }                                                                                  \
         }                                                                                          \
         tap += width;                                                                              \

@@ -6,7 +6,7 @@
  * side by side: a row of the window is in parts, of which each has every so many elements. Two residue
  * classes of a row are computed together: a class by itself would load again what the other has loaded,
  * and write every other element. Where vectors multiply pairs of bfloat16, an entry of the window is an
- * element and its right neighbour; a last tap without one has its element as float. */
+ * element and its right neighbour; for a last tap without one, zero and its element. */
 #ifndef GRADOPS_DEPTHWISE_ROWS_H
 #define GRADOPS_DEPTHWISE_ROWS_H
 

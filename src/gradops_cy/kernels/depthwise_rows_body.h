@@ -22,10 +22,7 @@
                 UNROLL for (int i = 0; i < width; i++)                                             \
                     if (e >= i && e - i < mr) {                                                    \
                         VEC *sum = &acc[c][e - i][v];                                              \
-                        if (single) *sum += (VEC)w[i] * (VEC)x;                                    \
-                        else                                                                       \
-                            *sum = (VEC)_mm512_dpbf16_ps((__m512)*sum, (__m512bh)w[i],             \
-                                                         (__m512bh)x);                             \
+                        *sum = (VEC)_mm512_dpbf16_ps((__m512)*sum, (__m512bh)w[i], (__m512bh)x);   \
                     }                                                                              \
             }                                                                                      \
     } while (0)
