@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import gradops_cy
+from gradops_cy import _isa
 from gradops_cy._convolution_depthwise import pairs_columns, pairs_rows
 from tests import forced
 from tests.cases import POINTWISE, every_format, layer
@@ -68,6 +70,28 @@ def test_which_columns_are_paired(kernel, stride, columns):
     assert pairs_columns(problem, True) == columns
     assert not pairs_columns(problem, False)
     assert not pairs_columns(replace(problem, dtype=1), True)
+
+
+@pytest.mark.parametrize(
+    ("channels", "data_format", "pairs"),
+    [
+        (64, "NXC", "channels, rows"),
+        (64, "NCX", "channels, rows"),
+        (48, "NCX", "positions, columns"),
+    ],
+)
+def test_what_plans_tell(channels, data_format, pairs):
+    case = case_of((5, 5), channels=channels, dst=(28, 28), data_format=data_format)
+    plan = gradops_cy.convolution_backward_data_plan(
+        case.shape,
+        case.formatted(*case.arrays())[1],
+        **case.geometry,
+        pads_end=case.pads_end,
+        data_format=data_format,
+        weights_format=case.weights_format,
+    )
+    vectors = _isa.TIER == "v4bf16"
+    assert (f"{pairs} in pairs" in plan.describe()) == vectors
 
 
 @every_format

@@ -332,7 +332,10 @@ class Plan:
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
         if choice.over_groups:
             lanes = "positions" if choice.along_rows else "channels"
-            tile = f"vectors of {choice.lanes} {lanes}"
+            pairs = (
+                ", rows in pairs" * choice.row_pairs + ", columns in pairs" * choice.column_pairs
+            )
+            tile = f"vectors of {choice.lanes} {lanes}{pairs}"
         elif choice.along_rows:
             tile = f"{choice.tiles.shapes[cut.nv]} x {cut.nv} vectors of {choice.lanes} positions"
         elif choice.dot and _convolution_columns.step(choice) == 1:
