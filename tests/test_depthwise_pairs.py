@@ -9,8 +9,9 @@ import gradops_cy
 from gradops_cy import _isa
 from gradops_cy._convolution_depthwise import pairs_columns, pairs_rows
 from tests import forced
-from tests.cases import POINTWISE, every_format, layer
+from tests.cases import POINTWISE, every_format
 from tests.test_convolution import in_format
+from tests.test_depthwise import along
 
 PROBLEM = replace(
     POINTWISE, dtype=2, groups=64, diff_src_channels=64, diff_dst_channels=64, kernel=(1, 3, 3)
@@ -19,19 +20,9 @@ PROBLEM = replace(
 
 def case_of(kernel, *, channels=55, dst=None, data_format="NXC", **changes):
     """Return a layer whose pads are not the same at both ends."""
-    ones = (1,) * len(kernel)
-    case = {
-        "batch": 2,
-        "dst": dst or (9, 21)[-len(kernel) :],
-        "kernel": kernel,
-        "strides": ones,
-        "dilations": ones,
-        "pads_begin": tuple(k // 2 for k in kernel),
-        "pads_end": tuple((k - 1) // 2 for k in kernel),
-    }
-    transposed = changes.pop("transposed", False)
-    base = layer("1-1-9-1-1-0", groups=channels, transposed=transposed)
-    return replace(in_format(base, data_format, "bf16"), **{**case, **changes})
+    dst = dst or (9, 21)[-len(kernel) :]
+    case = along(kernel, dst=dst, dtype="bf16", groups=channels, **changes)
+    return in_format(case, data_format, "bf16")
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,11 @@ class Choice:
         return 2 * self.parts or self.size
 
     @property
+    def window_size(self) -> int:
+        """Bytes of an element of a window: pairs of rows are zipped on their way to registers."""
+        return 2 if self.row_pairs else self.factor_size
+
+    @property
     def dot(self) -> bool:
         """Whether pairs of bfloat16 are multiplied: by AMX tiles, or into the lanes of vectors."""
         return self.parts > 0
@@ -197,11 +202,6 @@ class Choice:
     def boxed(self) -> bool:
         """Whether such a kernel goes through boxes with channels last."""
         return self.over_groups and self.windowed and not self.along_rows
-
-    @property
-    def box_size(self) -> int:
-        """Bytes of an element of a box of diff_dst, and of one of results."""
-        return 2 if self.row_pairs else self.size
 
     @property
     def panels_over_groups(self) -> bool:

@@ -83,7 +83,7 @@ def stride_columns(problem: ConvProblem, lanes: int) -> int:
 def pairs_columns(problem: ConvProblem, vector_pairs: bool) -> bool:
     """Return whether to multiply neighbouring columns of bfloat16 as one, along rows.
 
-    Three taps make a pair and one that has to be converted: that gains nothing by itself, but two
+    Three taps make a pair and one by itself: two products for three gain nothing, but where two
     classes share what they load.
     """
     stride, taps = problem.strides[2], problem.kernel[2]

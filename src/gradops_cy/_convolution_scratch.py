@@ -52,7 +52,7 @@ def sizes(cut: Cut) -> dict[str, int]:
     )
     parts = {
         "zero_bytes": need.zeros * size,
-        "window_bytes": need.window * (choice.box_size if choice.boxed else choice.factor_size),
+        "window_bytes": need.window * choice.window_size,
         "entry_bytes": need.entries * size,
         "result_bytes": need.results * (2 if cut.rounded else size),
         "pointer_bytes": need.pointers * 8,

@@ -177,7 +177,7 @@ cdef class Program:
                  const Py_ssize_t[:, ::1] panel_blocks, Blocking blocking):
         cdef Work *work = &self.work
         cdef Weights *w = &self.panels
-        cdef int axis
+        cdef int axis, factor_size
         self.tables = (axes, sources, residues, taps, blocks, coordinates, ranks, panel_blocks)
         work.b = blocking
         for axis in range(3):
@@ -185,8 +185,8 @@ cdef class Program:
             work.source[axis] = read_axis(sources[axis])
         work.f64 = blocking.dtype == F64
         work.size = compute_size(blocking.dtype)
-        work.window_size = 2 * (blocking.parts + blocking.paired) or work.size
-        work.load_dtype = RAW16 if blocking.parts == 1 or blocking.paired else blocking.dtype
+        factor_size = 2 * (blocking.parts + blocking.paired) or work.size
+        work.window_size = 2 if blocking.row_pairs else factor_size
         work.result_dtype = RAW16 if blocking.rounded else blocking.dtype
         work.result_size = 2 if blocking.rounded else work.size
         work.lanes = VECTOR_BYTES // work.size
@@ -203,15 +203,14 @@ cdef class Program:
         w.paired = blocking.paired
         w.ahead = blocking.weights_ahead
         w.dtype = blocking.dtype
-        w.load_dtype = work.load_dtype
+        w.load_dtype = RAW16 if blocking.parts == 1 or blocking.paired else blocking.dtype
+        work.load_dtype = RAW16 if blocking.row_pairs else w.load_dtype
         w.f64 = work.f64
-        w.size = work.panel_size = work.window_size * (1 + blocking.paired)
+        w.size = work.panel_size = factor_size * (1 + blocking.paired)
         w.unit = element_size(blocking.dtype)
         w.taps = coordinates.shape[0]
         w.tap = &coordinates[0, 0] if w.taps else NULL
         w.rank = &ranks[0] if ranks.shape[0] else NULL
-        if blocking.row_pairs:  # of tensors and boxes; weights are floats
-            work.window_size, work.load_dtype = 2, RAW16
         w.groups = blocking.groups * blocking.abreast
         w.channels = blocking.output_channels // blocking.abreast // blocking.packed_apart
         w.chunk = min(blocking.chunk, w.channels)

@@ -62,6 +62,9 @@ typedef struct {
 #define SPAN_HEIGHTS(X) X(1) X(2) X(3) X(4)
 #endif
 
+/* Whether `width` of the taps that are left are next; of two classes, others begin with an even one. */
+#define FITS(width) (classes == 1 ? left >= width : left == width)
+
 /* So many positions from `first` on, channels `begin` to `end` - 1. */
 typedef void (*SlidingTile)(const Span *span, ptrdiff_t first, ptrdiff_t begin, ptrdiff_t end, char *dst);
 
@@ -97,6 +100,7 @@ typedef void (*SlidingTile)(const Span *span, ptrdiff_t first, ptrdiff_t begin, 
 #undef SIZE
 
 #include "depthwise_pairs.h"
+#undef FITS
 
 static void run_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
                      ptrdiff_t channels, char *dst) {

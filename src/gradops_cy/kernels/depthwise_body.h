@@ -1,8 +1,6 @@
 /* The span of depthwise.h for one storage type. */
 
 #define UNROLL _Pragma("GCC unroll 16")
-/* Keeps a pointer in its register: GCC otherwise invents one address for each load of the tile. */
-#define HOLD(pointer) __asm__("" : "+r"(pointer))
 
 /* `width` taps that lie next to each other: what is read once is multiplied with all of them. */
 #define SLIDE(width)                                                                               \
@@ -24,9 +22,6 @@
         }                                                                                          \
         tap += width;                                                                              \
     } while (0)
-
-/* Whether `width` of the taps that are left are next; of two classes, others begin with an even one. */
-#define FITS(width) (classes == 1 ? left >= width : left == width)
 
 /* mr positions from `first` on x nv vectors of channels; the last vector has `last` lanes. `slides`: 0 if
  * no taps slide, 1 if all of a row do, or 2. `classes`: of residues, whose positions take turns. */
@@ -144,8 +139,6 @@ static void NAME(span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, p
 
 #undef CHANNELS
 #undef SLIDE
-#undef FITS
-#undef HOLD
 /* mr vectors of a row of few channels, positions and channels as one, from element `flat` of the row on;
  * the last vector has `last` lanes. Weights are repeated: lane l of any vector takes those of its
  * channel from where the vector's first one stands. */

@@ -16,7 +16,6 @@ static void pair_weights(const float *src, ptrdiff_t pitch, ptrdiff_t rows, ptrd
 }
 #else
 #define UNROLL _Pragma("GCC unroll 16")
-#define HOLD(pointer) __asm__("" : "+r"(pointer))
 
 /* The floats of 32 channels, of which n are there, in the order of zipped vectors. */
 INLINE void load_zipped(const float *src, ptrdiff_t n, __m512i out[2]) {
@@ -94,8 +93,6 @@ INLINE void write_zipped(char *p, vec_f32 low, vec_f32 high, int n, int accumula
         tap += width;                                                                              \
     } while (0)
 
-#define FITS(width) (classes == 1 ? left >= width : left == width)
-
 #define ROW(two)                                                                                   \
     do {                                                                                           \
         const float *weight = panel + (two ? PAIR : SINGLE);                                       \
@@ -119,17 +116,14 @@ INLINE void pair_tile(const int classes, const int mr, const int n, const Span *
     const ptrdiff_t low = s->low - first / classes, offset = s->offset + first / classes * span->step;
     const size_t inside = (size_t)(s->high - s->low);
     UNROLL for (int m = 0; m < mr; m++) acc[m][0] = acc[m][1] = (vec_f32){0};
-    for (ptrdiff_t r = 0; r < span->rows; r++) {
+    for (ptrdiff_t r = 0, taken; r < span->rows; r += taken) {
         const char *row = span->row[r] + offset + channel * 2;
         const float *panel = (const float *)span->weight[r] + 2 * channel;
-        if (r + 1 < span->rows && span->weight[r + 1] == span->weight[r] + span->row_panel) {
-            const ptrdiff_t below = span->row[r + 1] - span->row[r];
-            ROW(1);
-            r++;
-        } else {
-            const ptrdiff_t below = 0;
-            ROW(0);
-        }
+        const int two = r + 1 < span->rows && span->weight[r + 1] == span->weight[r] + span->row_panel;
+        const ptrdiff_t below = two ? span->row[r + 1] - span->row[r] : 0;
+        taken = 1 + two;
+        if (two) ROW(1);
+        else ROW(0);
     }
     const ptrdiff_t dst_step = span->dst_step, before = classes > 1 ? span->before - first : 0;
     const int accumulate = span->accumulate;
@@ -161,9 +155,7 @@ static const SlidingTile slides_pairs[] = {NULL, SPAN_HEIGHTS(ENTRY)};
 
 #undef CHANNELS
 #undef ROW
-#undef FITS
 #undef SLIDE
-#undef HOLD
 #undef UNROLL
 #endif
 #endif

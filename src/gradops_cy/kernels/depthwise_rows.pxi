@@ -146,7 +146,7 @@ cdef void begin_channels(const Work *work, const Task *task, const Scratch *s,
     for number in range(work.classes // work.b.row_classes):
         set_stencil(work, c, work.residue + 5 * number * work.b.row_classes, offset,
                     c.stencil + number)
-    memset(c.weights, 0, work.taps * work.size)
+    memset(c.weights, 0, work.taps * work.size)  # also the lower half of a tap without a neighbour
     entries = layers * c.height * pitch
     c.dealt = s.window + entries * work.size
     memset(s.window, 0, (entries + (pitch if width.in_step > 1 else 0)) * work.size)

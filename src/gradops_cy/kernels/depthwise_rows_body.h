@@ -34,13 +34,10 @@
         if (t < s->end[c]) MULTIPLY(width, c, 1);                                                  \
     } while (0)
 
-/* `width` rows of taps, which read one row after the other: each row is loaded once for all of them. */
-#define SLIDE(width)                                                                               \
+#define CLASSES(width)                                                                             \
     do {                                                                                           \
         CLASS(width, 0);                                                                           \
         if (classes == 2) CLASS(width, 1);                                                         \
-        done += width;                                                                             \
-        source += width * s->pitch;                                                                \
     } while (0)
 #else
 /* What entry t gives the classes `from` to `to` - 1, for `width` rows of taps. */
@@ -61,18 +58,23 @@
             }                                                                                      \
     } while (0)
 
-/* `width` rows of taps, which read one row after the other: each row is loaded once for all of them. */
-#define SLIDE(width)                                                                               \
+#define CLASSES(width)                                                                             \
     do {                                                                                           \
         for (ptrdiff_t t = 0; t < s->entries; t++) {                                               \
             if (classes == 1 || t < s->begin[1] || t >= s->end[1]) MULTIPLY(width, 0, 1);          \
             else if (t < s->begin[0] || t >= s->end[0]) MULTIPLY(width, classes - 1, classes);     \
             else MULTIPLY(width, 0, classes);                                                      \
         }                                                                                          \
+    } while (0)
+#endif
+
+/* `width` rows of taps, which read one row after the other: each row is loaded once for all of them. */
+#define SLIDE(width)                                                                               \
+    do {                                                                                           \
+        CLASSES(width);                                                                            \
         done += width;                                                                             \
         source += width * s->pitch;                                                                \
     } while (0)
-#endif
 
 INLINE void NAME(write_tile)(const int dtype, const int mr, const int vectors, VEC (*sums)[STENCIL_NV],
                              ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {
@@ -161,5 +163,6 @@ static void NAME(stencil)(int dtype, const Stencil *s, const REAL *window, ptrdi
 
 #undef MULTIPLY
 #undef CLASS
+#undef CLASSES
 #undef SLIDE
 #undef UNROLL

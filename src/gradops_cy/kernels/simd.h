@@ -61,6 +61,9 @@ typedef int64_t indices_f64 __attribute__((vector_size(VECTOR_BYTES), aligned(8)
 #define LANES_F32 (VECTOR_BYTES / 4)
 #define LANES_F64 (VECTOR_BYTES / 8)
 
+/* Keeps a pointer in its register: GCC otherwise invents one address for each load or row of a tile, and
+ * keeps them on the stack. */
+#define HOLD(pointer) __asm__("" : "+r"(pointer))
 /* Keeps a vector in its register: GCC otherwise loads it again for each product. */
 #if defined(__AVX512F__)
 #define HOLD_VECTOR(x) __asm__("" : "+v"(x))

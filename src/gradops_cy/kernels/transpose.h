@@ -92,9 +92,6 @@ INLINE void store_first_u16(uint16_t *p, vec_f32 v, ptrdiff_t n) {
 #endif
 }
 
-/* Keeps a pointer in its register: GCC otherwise holds one address for each row, on the stack. */
-#define HOLD(pointer) __asm__("" : "+r"(pointer))
-
 /* One square: rows and width at most L; constant where this is called. `streams`: whole vectors go past
  * the caches. */
 #define DEFINE_STRIP(suffix, square, type, vec, L)                                                 \
