@@ -42,7 +42,7 @@ from gradops_cy._convolution_kernels import (
     Layout,
 )
 from gradops_cy._convolution_problem import ConvProblem
-from gradops_cy._processor import ZEN4
+from gradops_cy._processor import AMD, ZEN4
 
 # Below this a second thread costs more than it brings; an element moved takes as long as some flop.
 THREAD_FLOP = 1 << 20
@@ -53,6 +53,8 @@ KEPT_BYTES = 1 << 24
 STREAM_PANELS = 1 << 20
 # A thread's share of a diff_dst that the second-level cache of AMX processors has no room for.
 LARGE_SOURCE = 1 << 21
+# One of a diff_src whose lines stores wait for.
+LARGE_RESULT = 1 << 20
 # Runs of weights that are asked for before they are packed: Zen 4's prefetchers do not follow them,
 # others' do.
 WEIGHTS_AHEAD = 4 if ZEN4 else 0
@@ -237,8 +239,15 @@ class Plan:
 
     @property
     def _asks(self) -> bool:
-        """Whether DOT's tiles that are loaded from diff_dst ask for the next positions."""
+        """Whether DOT's tiles that are loaded from diff_dst ask for the next positions.
+
+        Or GROUPED, as measured on Intel, for the next rows of diff_src: stores wait for lines that
+        lie a position's channels apart, where no prefetcher follows.
+        """
         choice, problem = self.choice, self.problem
+        if choice.kernel == GROUPED:
+            strided = not (AMD or choice.boxed or choice.broadcast) and problem.dtype in (0, 3)
+            return strided and problem.diff_src_bytes > LARGE_RESULT * self.num_threads
         in_place = choice.kernel == DOT and not choice.windowed and problem.groups == 1
         return in_place and problem.diff_dst_bytes > LARGE_SOURCE * self.num_threads
 

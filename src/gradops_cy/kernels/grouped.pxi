@@ -209,6 +209,8 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
                         span.rows += 1
                     t += p.taps
                 dst = y.data + p.source + jd * step_d + jh * step_h + first * y.stride[1]
+                if work.b.asks and jh + 1 < p.count[1]:
+                    fetch_to_write(dst + step_h, span.dst_step, 0, p.count[2], lanes * work.size)
                 span.sliding = p.sliding
                 if work.b.exact_halo:
                     run_spans(work, &span, dtype, lanes, p.reach, p.taps, p.count[2], ring.weight,

@@ -126,6 +126,7 @@ cdef struct Blocking:
     int streams         # results in place go past the caches where their vectors are whole lines
     int stages          # lanes over groups: ... by way of scratch, where their rows are dense
     int asks            # DOT: tiles that are loaded from diff_dst ask for the next positions
+                        # GROUPED: rows of diff_src are asked for while those before are computed
     int touches         # DEPTHWISE: what lies in no cache is asked for before it is used
     int flatten
     int rounded         # results in scratch are as they will be stored
