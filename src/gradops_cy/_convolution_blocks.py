@@ -67,12 +67,17 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     return _split_for_threads(_grow(_fit_workspace(first)), num_threads)
 
 
-def _workspace(choice: Choice) -> int:
-    """Return the bytes for a task: processors with AMX have at least 2 MiB of that cache."""
+def _workspace(choice: Choice, positions: int = BLOCK_POSITIONS) -> int:
+    """Return the bytes for a task: processors with AMX have at least 2 MiB of that cache.
+
+    Blocks of few positions may take more of it: each reads all weights once more.
+    """
     if choice.along_rows:
         strided = choice.problem.transposed and max(choice.problem.strides) > 1
         return STRIDED_PLANE_BYTES if strided else PLANE_BYTES
-    return WORKSPACE * 3 // 2 if choice.dot and choice.tiles.amx else WORKSPACE
+    if choice.dot and choice.tiles.amx:
+        return WORKSPACE * (7 if positions < BLOCK_POSITIONS // 3 else 6) // 4
+    return WORKSPACE
 
 
 def _panel_chunk(choice: Choice) -> int:
@@ -251,7 +256,7 @@ def _grow(found: Cut) -> Cut:
 
 
 def _fits(found: Cut, block: Triple) -> bool:
-    return found.reblocked(block).scratch_bytes <= _workspace(found.choice)
+    return found.reblocked(block).scratch_bytes <= _workspace(found.choice, prod(block))
 
 
 def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
