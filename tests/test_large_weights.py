@@ -21,6 +21,8 @@ SHAPES = {
     "a first layer": layer("3-40-9-7-2-3"),
     "from one channel": layer("1-48-9-5-3-2"),
     "groups": layer("16-16-6-3-1-1", groups=4),
+    "odd channels": layer("21-19-5-2-1-0"),
+    "odd and many channels": layer("20-1027-3-2-1-0"),
 }
 every_shape = pytest.mark.parametrize("case", SHAPES.values(), ids=SHAPES)
 every_order = pytest.mark.parametrize(("first", "swapped"), [(0, 0), (0, 1), (1, 0), (1, 1)])

@@ -139,8 +139,9 @@ cdef int pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, 
 
 cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
                     Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
-    """Pack one chunk of one block; return whether all of it is finite."""
+    """Pack one chunk of one block; return whether all of it is finite, or need not be."""
     cdef Py_ssize_t width = block[2]
+    cdef Py_ssize_t checked = 0 if w.streams or w.exact else w.taps
     cdef Py_ssize_t low = 0
     cdef Py_ssize_t high, t
     cdef char *dst
@@ -149,31 +150,36 @@ cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
         high = min(chunk, low + PACK_CHANNELS)
         dst = panel + low * width * w.size
         finite &= pack_rows(w, group, block, first + low, first + high, dst, chunk * width, staging)
-        for t in range(0 if w.streams else w.taps):
+        for t in range(checked):
             finite &= all_finite(w.f64, dst + t * chunk * width * w.size, (high - low) * width)
         low = high
     return finite
 
 
-cdef void pack_pairs_by_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
-                             Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t pairs, char *panel,
-                             char *staging) noexcept nogil:
-    """Pack one chunk's panel two rows at a time; rows past the chunk are zero."""
+cdef int pack_pairs_by_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
+                            Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t begin,
+                            Py_ssize_t pairs, char *panel, char *staging) noexcept nogil:
+    """Pack pairs `begin` and on of a chunk's panel by two rows; rows past the chunk are zero.
+
+    Return finite_rows of them.
+    """
     cdef Py_ssize_t width = block[2]
     cdef Py_ssize_t pair, k, t
     cdef char *rows = staging + place_bytes(w.taps)
     cdef const unsigned short *row
-    for pair in range(pairs):
+    cdef int finite = 1
+    for pair in range(begin, pairs):
         k = 2 * pair
         if k + 1 >= chunk:
             memset(rows, 0, w.taps * 2 * width * 2)
         if k < chunk:
-            pack_rows(w, group, block, first + k, first + min(k + 2, chunk), rows, 2 * width,
-                      staging)
+            finite &= pack_rows(w, group, block, first + k, first + min(k + 2, chunk), rows,
+                                2 * width, staging)
         for t in range(w.taps):
             row = <const unsigned short *> rows + t * 2 * width
             zip_pairs(row, row + width,
                       <unsigned int *> panel + (t * pairs + pair) * width, width)
+    return finite
 
 
 cdef int pack_pairs_by_taps(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
@@ -230,19 +236,54 @@ cdef int pack_pairs_by_sums(const Weights *w, Py_ssize_t group, const Py_ssize_t
     return finite
 
 
+cdef int pack_pairs_by_inputs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
+                              Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t t, char *panel,
+                              char *staging) noexcept nogil:
+    """Pack the pairs of a tap that lie side by side in the row of each channel of diff_src.
+
+    A pair is an element of four bytes. Rows of an odd number, or an odd number of elements apart, are
+    copied first, and end with a zero.
+    """
+    cdef Py_ssize_t pitch = PACK_CHANNELS * 2
+    cdef Py_ssize_t strip, i, r, low, count, height
+    cdef const char *src = tap_data(w, group, t) + first * w.stride[1] + block[0] * w.stride[2]
+    cdef char *dst
+    cdef int finite = finite_rows(w, src, block[1], chunk)
+    if chunk % 2 == 0 and w.stride[2] % 4 == 0:
+        transpose_to(w.streams, 4, src, w.stride[2] // 4, panel, block[2], NULL, block[1], chunk // 2)
+        return finite
+    for strip in range((block[1] + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
+        i = strip * TRANSPOSE_ROWS
+        height = min(TRANSPOSE_ROWS, block[1] - i)
+        low = 0
+        while low < chunk:
+            count = min(PACK_CHANNELS, chunk - low)
+            copy_rows(src + i * w.stride[2] + 2 * low, w.stride[2], staging, pitch, height, 2 * count)
+            if count % 2:
+                for r in range(height):
+                    memset(staging + r * pitch + 2 * count, 0, 2)
+            dst = panel + 4 * (low // 2 * block[2] + i)
+            transpose_to(w.streams, 4, staging, pitch // 4, dst, block[2], NULL, height,
+                         (count + 1) // 2)
+            low += count
+    return finite
+
+
 cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
                     Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
-    """Pack one chunk of one block for DOT, k in pairs; return whether all of it is finite."""
+    """Pack one chunk of one block for DOT, k in pairs; return whether all of it is finite.
+
+    The last k of an odd number has zeros beside it.
+    """
     cdef Py_ssize_t width = block[2]
-    cdef Py_ssize_t valid = block[1]
     cdef Py_ssize_t pairs = (chunk + w.depth - 1) // w.depth * w.depth // 2
     cdef Py_ssize_t t, pair
     cdef int finite = 1
     cdef const char *src
-    if chunk % 2 or w.order == SCATTERED or (w.order == BY_OUTPUT and w.stride[2] % 4):
-        pack_pairs_by_rows(w, group, block, first, chunk, pairs, panel, staging)
+    if w.order == SCATTERED:
+        pack_pairs_by_rows(w, group, block, first, chunk, 0, pairs, panel, staging)
         return all_finite_bf16(<const unsigned short *> panel, w.taps * pairs * 2 * width)
-    if valid < width or chunk < 2 * pairs:
+    if block[1] < width or chunk < 2 * pairs:
         memset(panel, 0, w.taps * pairs * width * 4)
     if w.order == BY_TAP:
         finite = pack_pairs_by_taps(w, group, block, first, chunk // 2, panel, pairs * width * 4,
@@ -250,19 +291,18 @@ cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     elif w.order == BY_SUM:
         finite = pack_pairs_by_sums(w, group, block, first, chunk // 2, panel, pairs * width * 4,
                                     staging)
-    else:
-        for t in range(w.taps):
+    for t in range(w.taps):
+        if w.order == BY_OUTPUT:
+            finite &= pack_pairs_by_inputs(w, group, block, first, chunk, t,
+                                           panel + t * pairs * width * 4, staging)
+        elif w.order == BY_INPUT:
             src = tap_data(w, group, t) + first * w.stride[1] + block[0] * w.stride[2]
-            if w.order == BY_OUTPUT:
-                # Two neighbours along k are one 32-bit element.
-                finite &= finite_rows(w, src, valid, chunk)
-                transpose_to(w.streams, 4, src, w.stride[2] // 4, panel + t * pairs * width * 4,
-                             width, NULL, valid, chunk // 2)
-                continue
             for pair in range(chunk // 2):
                 zip_pairs(<const unsigned short *> (src + 2 * pair * w.stride[1]),
                           <const unsigned short *> (src + (2 * pair + 1) * w.stride[1]),
-                          <unsigned int *> panel + (t * pairs + pair) * width, valid)
+                          <unsigned int *> panel + (t * pairs + pair) * width, block[1])
+    if chunk % 2 and w.order != BY_OUTPUT:
+        finite &= pack_pairs_by_rows(w, group, block, first, chunk, chunk // 2, pairs, panel, staging)
     if w.streams:
         return finite
     return all_finite_bf16(<const unsigned short *> panel, w.taps * pairs * 2 * width)

@@ -241,6 +241,7 @@ cdef struct Weights:
     Py_ssize_t depth                # of parts: what k is padded to a multiple of
     int streams                     # transposed vectors go past the caches
     Py_ssize_t ahead                # runs of rows that are asked for
+    int exact                       # no product with padding: weights need not be finite
 
 
 cdef struct Work:
