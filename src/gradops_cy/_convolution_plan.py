@@ -241,12 +241,13 @@ class Plan:
     def _asks(self) -> bool:
         """Whether DOT's tiles that are loaded from diff_dst ask for the next positions.
 
-        Or GROUPED, as measured on Intel, for the next rows of diff_src: stores wait for lines that
-        lie a position's channels apart, where no prefetcher follows.
+        Or GROUPED, as measured on Intel, for the next rows of diff_src: stores of whole lines wait
+        for them, which lie a position's channels apart, where no prefetcher follows.
         """
         choice, problem = self.choice, self.problem
         if choice.kernel == GROUPED:
-            strided = not (AMD or choice.boxed or choice.broadcast) and problem.dtype in (0, 3)
+            lines = problem.dtype in (0, 3) and choice.lanes * choice.size == 64
+            strided = lines and not (AMD or choice.boxed or choice.broadcast)
             return strided and problem.diff_src_bytes > LARGE_RESULT * self.num_threads
         in_place = choice.kernel == DOT and not choice.windowed and problem.groups == 1
         return in_place and problem.diff_dst_bytes > LARGE_SOURCE * self.num_threads

@@ -108,6 +108,45 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
                 stream(line, target, count * step)
 
 
+cdef inline bint narrow_rows(const Work *work, const Results *r, const Py_ssize_t *count,
+                             const Py_ssize_t *pitch) noexcept nogil:
+    """Return whether rows of positions are parts of vectors, which are best stored many at a time."""
+    cdef Py_ssize_t unit = element_size(work.b.dtype)
+    # Squares that are transposed are no more than for each row by itself.
+    return (not work.accumulate and r.step[2] == unit and count[1] > 1
+            and count[2] * unit <= VECTOR_BYTES
+            and pitch[1] <= (count[2] + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS * TRANSPOSE_ROWS)
+
+
+cdef void store_narrow(const Work *work, const Results *r, const char *c, Py_ssize_t pitch, char *dst,
+                       Py_ssize_t rows, Py_ssize_t width, char *staging) noexcept nogil:
+    """Store `rows` rows of `width` positions, which follow each other every `pitch` in scratch.
+
+    They are transposed and rounded as one.
+    """
+    cdef Py_ssize_t size = work.result_size
+    cdef Py_ssize_t unit = element_size(work.b.dtype)
+    cdef Py_ssize_t count = (rows - 1) * pitch + width
+    cdef Py_ssize_t strip = 1 if r.position_pitch == 1 else TRANSPOSE_ROWS
+    cdef char *converted = staging + strip * count * size
+    cdef Py_ssize_t j = 0
+    cdef Py_ssize_t i, channels
+    cdef const char *line
+    while j < r.channels:
+        channels = min(strip, r.channels - j)
+        line = c + j * r.channel_pitch * size
+        if r.position_pitch != 1:
+            transpose(size, line, r.position_pitch, staging, count, NULL, count, channels)
+            line = staging
+        for i in range(channels):
+            if size != unit:
+                store_row(work.result_dtype, line, 1, converted, unit, count, 0)
+            copy_pieces(line if size == unit else converted, pitch * unit, width * unit, rows,
+                        dst + (j + i) * work.diff_src.stride[1], r.step[1])
+            line += count * size
+        j += channels
+
+
 cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *residue,
                         Py_ssize_t planes, Py_ssize_t rows, char *staging) noexcept nogil:
     """Store the waiting classes, which differ in the last axis alone, as whole rows.
@@ -164,20 +203,32 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
     cdef Py_ssize_t pitch[3]
     cdef Py_ssize_t jd, jh, rows
     cdef Py_ssize_t most = 1
+    cdef bint narrow
+    cdef const char *source
     cdef char *dst = r.dst + residue[0] * y.stride[2] + residue[1] * y.stride[3]
     class_pitch(work, count, pitch)
     if not work.b.interleave:
         dst += residue[2] * y.stride[4]
+        narrow = False
         # Rows that follow each other both in scratch and in diff_src are one.
         if pitch[1] == count[2] and r.step[1] == count[2] * r.step[2]:
-            most = max(1, work.b.staging_bytes // (TRANSPOSE_ROWS * work.size * count[2]))
+            most = work.b.staging_bytes // (TRANSPOSE_ROWS * work.size * count[2])
+        elif narrow_rows(work, r, count, pitch):
+            # Beside the strip that is transposed, what becomes of one of its rows.
+            most = work.b.staging_bytes // ((TRANSPOSE_ROWS + 1) * work.result_size * pitch[1])
+            narrow = most > 1
+        most = max(1, most)
         for jd in range(count[0]):
             jh = 0
             while jh < count[1]:
                 rows = min(most, count[1] - jh)
-                store_line(work, r, c + (jd * pitch[0] + jh * pitch[1]) * r.position_pitch
-                           * work.result_size, dst + jd * r.step[0] + jh * r.step[1],
-                           rows * count[2], staging)
+                source = c + (jd * pitch[0] + jh * pitch[1]) * r.position_pitch * work.result_size
+                if narrow:
+                    store_narrow(work, r, source, pitch[1], dst + jd * r.step[0] + jh * r.step[1], rows,
+                                 count[2], staging)
+                else:
+                    store_line(work, r, source, dst + jd * r.step[0] + jh * r.step[1],
+                               rows * count[2], staging)
                 jh += rows
         return
     r.waiting[r.streams] = c

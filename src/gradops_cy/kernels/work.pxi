@@ -11,6 +11,8 @@ cdef extern from "rows.h" nogil:
                   void *dst) noexcept
     void load_rows(int dtype, const char *src, Py_ssize_t src_pitch, Py_ssize_t rows, Py_ssize_t n,
                    void *dst, Py_ssize_t dst_pitch) noexcept
+    void copy_pieces(const char *src, Py_ssize_t src_pitch, Py_ssize_t bytes, Py_ssize_t pieces,
+                     char *dst, Py_ssize_t dst_pitch) noexcept
     void store_row(int dtype, const void *src, Py_ssize_t src_stride, char *dst,
                    Py_ssize_t dst_stride, Py_ssize_t n, int accumulate) noexcept
     void store_rows(int dtype, const void *src, Py_ssize_t src_pitch, char *dst,
@@ -125,8 +127,7 @@ cdef struct Blocking:
     int direct
     int streams         # results in place go past the caches where their vectors are whole lines
     int stages          # lanes over groups: ... by way of scratch, where their rows are dense
-    int asks            # DOT: tiles that are loaded from diff_dst ask for the next positions
-                        # GROUPED: rows of diff_src are asked for while those before are computed
+    int asks            # for what tiles in place read next (DOT), for rows of diff_src (GROUPED)
     int touches         # DEPTHWISE: what lies in no cache is asked for before it is used
     int flatten
     int rounded         # results in scratch are as they will be stored
