@@ -26,6 +26,9 @@ from gradops_cy._rounding import up
 
 # One task's window and results should stay in a core's second-level cache.
 WORKSPACE = 1 << 20
+# Processors with AMX have at least 2 MiB of that cache. Blocks of few positions may take more of
+# it: each reads all weights once more.
+AMX_WORKSPACE, AMX_WORKSPACE_OF_FEW, AMX_FEW_POSITIONS = 3 << 19, 7 << 18, 170
 # The weights of a channel block that should stay in a core's second-level cache.
 PANEL = 1 << 18
 # Enough positions to use a weight panel well while it is in cache.
@@ -68,15 +71,12 @@ def cut(choice: Choice, num_threads: int) -> Cut:
 
 
 def _workspace(choice: Choice, positions: int = BLOCK_POSITIONS) -> int:
-    """Return the bytes for a task: processors with AMX have at least 2 MiB of that cache.
-
-    Blocks of few positions may take more of it: each reads all weights once more.
-    """
+    """Return the bytes for a task, whose blocks have so many positions."""
     if choice.along_rows:
         strided = choice.problem.transposed and max(choice.problem.strides) > 1
         return STRIDED_PLANE_BYTES if strided else PLANE_BYTES
     if choice.dot and choice.tiles.amx:
-        return WORKSPACE * (7 if positions < BLOCK_POSITIONS // 3 else 6) // 4
+        return AMX_WORKSPACE_OF_FEW if positions < AMX_FEW_POSITIONS else AMX_WORKSPACE
     return WORKSPACE
 
 

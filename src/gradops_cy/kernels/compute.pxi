@@ -119,13 +119,6 @@ cdef inline Py_ssize_t first_entry(const Work *work, const Py_ssize_t *tap) noex
             + width.index[tap[2]])
 
 
-cdef void copy_rows(const char *src, Py_ssize_t src_pitch, char *dst, Py_ssize_t dst_pitch,
-                    Py_ssize_t rows, Py_ssize_t bytes) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(rows):
-        memcpy(dst + i * dst_pitch, src + i * src_pitch, bytes)
-
-
 cdef void clear_ends(char *rows, Py_ssize_t pitch, Py_ssize_t count, Py_ssize_t used) noexcept nogil:
     """Clear what rows have beyond `used` bytes: of what lies there, products may take long."""
     cdef Py_ssize_t i

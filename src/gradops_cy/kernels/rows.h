@@ -106,18 +106,20 @@ INLINE int copy_parts(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows, ptrd
     return 1;
 }
 
-/* Pieces of at most a vector's bytes, `src_pitch` bytes apart, to places `dst_pitch` bytes apart. */
-static void copy_pieces(const char *src, ptrdiff_t src_pitch, ptrdiff_t bytes, ptrdiff_t pieces,
-                        char *dst, ptrdiff_t dst_pitch) {
+/* `rows` rows of `bytes`; pitches in bytes. */
+static void copy_rows(const char *src, ptrdiff_t src_pitch, char *dst, ptrdiff_t dst_pitch,
+                      ptrdiff_t rows, ptrdiff_t bytes) {
 #if VECTOR_BYTES == 64
-    const __mmask64 mask = ~0ull >> (64 - bytes);
-    for (ptrdiff_t i = 0; i < pieces; i++)
-        _mm512_mask_storeu_epi8(dst + i * dst_pitch, mask,
-                                _mm512_maskz_loadu_epi8(mask, src + i * src_pitch));
-#else
-    for (ptrdiff_t i = 0; i < pieces; i++)
-        memcpy(dst + i * dst_pitch, src + i * src_pitch, (size_t)bytes);
+    if (0 < bytes && bytes <= 64) {
+        const __mmask64 mask = ~0ull >> (64 - bytes);
+        for (ptrdiff_t i = 0; i < rows; i++)
+            _mm512_mask_storeu_epi8(dst + i * dst_pitch, mask,
+                                    _mm512_maskz_loadu_epi8(mask, src + i * src_pitch));
+        return;
+    }
 #endif
+    for (ptrdiff_t i = 0; i < rows; i++)
+        memcpy(dst + i * dst_pitch, src + i * src_pitch, (size_t)bytes);
 }
 
 #define DEFINE_LOAD_ROWS(suffix, real, size)                                                       \

@@ -141,8 +141,8 @@ cdef void store_narrow(const Work *work, const Results *r, const char *c, Py_ssi
         for i in range(channels):
             if size != unit:
                 store_row(work.result_dtype, line, 1, converted, unit, count, 0)
-            copy_pieces(line if size == unit else converted, pitch * unit, width * unit, rows,
-                        dst + (j + i) * work.diff_src.stride[1], r.step[1])
+            copy_rows(line if size == unit else converted, pitch * unit,
+                      dst + (j + i) * work.diff_src.stride[1], r.step[1], rows, width * unit)
             line += count * size
         j += channels
 

@@ -11,8 +11,8 @@ cdef extern from "rows.h" nogil:
                   void *dst) noexcept
     void load_rows(int dtype, const char *src, Py_ssize_t src_pitch, Py_ssize_t rows, Py_ssize_t n,
                    void *dst, Py_ssize_t dst_pitch) noexcept
-    void copy_pieces(const char *src, Py_ssize_t src_pitch, Py_ssize_t bytes, Py_ssize_t pieces,
-                     char *dst, Py_ssize_t dst_pitch) noexcept
+    void copy_rows(const char *src, Py_ssize_t src_pitch, char *dst, Py_ssize_t dst_pitch,
+                   Py_ssize_t rows, Py_ssize_t bytes) noexcept
     void store_row(int dtype, const void *src, Py_ssize_t src_stride, char *dst,
                    Py_ssize_t dst_stride, Py_ssize_t n, int accumulate) noexcept
     void store_rows(int dtype, const void *src, Py_ssize_t src_pitch, char *dst,
