@@ -5,28 +5,17 @@
 
 #include "transpose.h"
 
+/* Lanes of two vectors: of each the first half by turns, or the second. */
 #define FIRST_HALF(i, h, L) ((i) / 2 + ((i) & 1) * (L))
 #define SECOND_HALF(i, h, L) ((i) / 2 + (L) / 2 + ((i) & 1) * (L))
-/* And back. */
-#define EVENS(i, h, L) (2 * (i))
-#define ODDS(i, h, L) (2 * (i) + 1)
-/* One of these for two vec_f32. */
-#if VECTOR_BYTES == 64
-#define FLOAT_LANES(f) LANES_16(f, 0, 16)
-#elif VECTOR_BYTES == 32
-#define FLOAT_LANES(f) LANES_8(f, 0, 8)
-#else
-#define FLOAT_LANES(f) LANES_4(f, 0, 4)
-#endif
-
 #define UNROLL _Pragma("GCC unroll 8")
 
 /* One vector of each stream, of which there are a power of two: in every round vectors half of all
  * apart take turns. */
-#define DEFINE_INTERLEAVE(suffix, real, vec, L, LANE_LIST)                                         \
+#define DEFINE_INTERLEAVE(suffix, real, vec, L)                                                    \
     INLINE void take_turns_##suffix(vec a, vec b, vec *dst) {                                      \
-        dst[0] = __builtin_shufflevector(a, b, LANE_LIST(FIRST_HALF, 0, L));                       \
-        dst[1] = __builtin_shufflevector(a, b, LANE_LIST(SECOND_HALF, 0, L));                      \
+        dst[0] = __builtin_shufflevector(a, b, LANES_OF_##suffix(FIRST_HALF));                     \
+        dst[1] = __builtin_shufflevector(a, b, LANES_OF_##suffix(SECOND_HALF));                    \
     }                                                                                              \
     INLINE ptrdiff_t interleave_vectors_##suffix(const int streams, const char *const *src,        \
                                                  ptrdiff_t n, real *dst) {                         \
@@ -63,8 +52,8 @@
             UNROLL for (int round = streams; round > 1; round /= 2) {                              \
                 UNROLL for (int s = 0; s < streams / 2; s++) {                                     \
                     vec a = v[2 * s], b = v[2 * s + 1];                                            \
-                    w[s] = __builtin_shufflevector(a, b, LANE_LIST(EVENS, 0, L));                  \
-                    w[s + streams / 2] = __builtin_shufflevector(a, b, LANE_LIST(ODDS, 0, L));     \
+                    w[s] = __builtin_shufflevector(a, b, LANES_OF_##suffix(EVENS));                \
+                    w[s + streams / 2] = __builtin_shufflevector(a, b, LANES_OF_##suffix(ODDS));   \
                 }                                                                                  \
                 UNROLL for (int s = 0; s < streams; s++) v[s] = w[s];                              \
             }                                                                                      \
@@ -82,16 +71,8 @@
             for (ptrdiff_t i = j; i * streams + s < n; i++)                                        \
                 dst[s * pitch + i] = src[i * streams + s];                                         \
     }
-#if VECTOR_BYTES == 64
-DEFINE_INTERLEAVE(f32, float, vec_f32, 16, LANES_16)
-DEFINE_INTERLEAVE(f64, double, vec_f64, 8, LANES_8)
-#elif VECTOR_BYTES == 32
-DEFINE_INTERLEAVE(f32, float, vec_f32, 8, LANES_8)
-DEFINE_INTERLEAVE(f64, double, vec_f64, 4, LANES_4)
-#else
-DEFINE_INTERLEAVE(f32, float, vec_f32, 4, LANES_4)
-DEFINE_INTERLEAVE(f64, double, vec_f64, 2, LANES_2)
-#endif
+DEFINE_INTERLEAVE(f32, float, vec_f32, LANES_F32)
+DEFINE_INTERLEAVE(f64, double, vec_f64, LANES_F64)
 
 #undef UNROLL
 

@@ -5,14 +5,6 @@
 # A segment is what a unit of positions reads of one row (`flatten`: of one plane): its pairs of rows
 # lie close together, and the tile rows of one product in few pages.
 
-cdef extern from "pairs.h" nogil:
-    void zip_pairs(const unsigned short *even, const unsigned short *odd, unsigned int *dst,
-                   Py_ssize_t n) noexcept
-    void zip_runs(const unsigned short *src, Py_ssize_t run, unsigned int *dst,
-                  Py_ssize_t pairs) noexcept
-    void zip_single(const unsigned short *even, unsigned int *dst, Py_ssize_t n) noexcept
-
-
 # The entries of a run that lie inside diff_dst.
 cdef struct Stretch:
     Py_ssize_t begin        # of the run
@@ -63,6 +55,10 @@ cdef inline void zip_stretch(const Work *work, const Stretch *stretch, const cha
     even += stretch.at
     if odd != NULL:
         odd += stretch.at
+    if stretch.step == 2 * unit and unit == 2 and work.b.parts == 1 and odd != NULL:
+        zip_alternate(<const unsigned short *> even, <const unsigned short *> odd,
+                      <unsigned int *> dst, count)
+        return
     if stretch.step != unit:
         load_row(RAW16 if unit == 2 else F32, even, stretch.step, count, staging)
         even = staging

@@ -59,15 +59,15 @@ INLINE void load_pair_f32(int dtype, const char *p, vec_f32 *pair) {
 INLINE void order_pair_f32(int dtype, vec_f32 *pair) {
     if (dtype != BF16) return;
     vec_f32 even = pair[0], odd = pair[1];
-    pair[0] = __builtin_shufflevector(even, odd, FLOAT_LANES(FIRST_HALF));
-    pair[1] = __builtin_shufflevector(even, odd, FLOAT_LANES(SECOND_HALF));
+    pair[0] = __builtin_shufflevector(even, odd, LANES_OF_f32(FIRST_HALF));
+    pair[1] = __builtin_shufflevector(even, odd, LANES_OF_f32(SECOND_HALF));
 }
 /* The inverse of order_pair_f32. */
 INLINE void deal_pair_f32(int dtype, vec_f32 *pair) {
     if (dtype != BF16) return;
     vec_f32 low = pair[0], high = pair[1];
-    pair[0] = __builtin_shufflevector(low, high, FLOAT_LANES(EVENS));
-    pair[1] = __builtin_shufflevector(low, high, FLOAT_LANES(ODDS));
+    pair[0] = __builtin_shufflevector(low, high, LANES_OF_f32(EVENS));
+    pair[1] = __builtin_shufflevector(low, high, LANES_OF_f32(ODDS));
 }
 
 /* Asks for bytes that are loaded so much later. The hardware stops at the end of a page, and runs behind

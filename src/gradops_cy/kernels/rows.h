@@ -2,6 +2,7 @@
 #ifndef GRADOPS_ROWS_H
 #define GRADOPS_ROWS_H
 
+#include "every.h"
 #include "vector_io.h"
 
 /* Rows are short as often as long: a loop of vectors beats a call of memcpy up to some hundred
@@ -18,7 +19,9 @@
                 store_first_##to(dst + j, read_##suffix(src + j * size, (int)(n - j)), n - j);     \
             return;                                                                                \
         }                                                                                          \
-        if (stride == 2 * size) j = load_alternate_##suffix(src, n, dst);                          \
+        if (stride == 2 * size) j = load_every_##suffix(2, src, n, dst);                           \
+        else if (stride == 4 * size) j = load_every_##suffix(4, src, n, dst);                      \
+        else if (stride == 8 * size) j = load_every_##suffix(8, src, n, dst);                      \
         for (; j < n; j++) dst[j] = from(src + j * stride);                                        \
     }                                                                                              \
     INLINE void store_row_##suffix(const real *src, ptrdiff_t src_stride, char *dst,               \
@@ -46,35 +49,6 @@
             put_##suffix(d, accumulate ? from(d) + x : x);                                         \
         }                                                                                          \
     }
-
-/* Every other element, as far as whole vectors go; returns how many. */
-#if VECTOR_BYTES == 64
-#define DEFINE_ALTERNATE(suffix, type, store)                                                      \
-    INLINE ptrdiff_t load_alternate_##suffix(const char *src, ptrdiff_t n, type *dst) {            \
-        ptrdiff_t j = 0;                                                                           \
-        for (; j + 16 < n; j += 16) store;                                                         \
-        return j;                                                                                  \
-    }
-#define PAIR_AT(p) _mm512_loadu_si512((const void *)(p))
-DEFINE_ALTERNATE(f32, float,
-                 _mm512_storeu_ps(dst + j, _mm512_permutex2var_ps(
-                     _mm512_loadu_ps((const void *)(src + 8 * j)),
-                     _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
-                     _mm512_loadu_ps((const void *)(src + 8 * j + 64)))))
-DEFINE_ALTERNATE(bf16, float, _mm512_storeu_si512(dst + j, _mm512_slli_epi32(PAIR_AT(src + 4 * j), 16)))
-DEFINE_ALTERNATE(f16, float,
-                 _mm512_storeu_ps(dst + j, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(PAIR_AT(src + 4 * j)))))
-DEFINE_ALTERNATE(raw16, uint16_t,
-                 _mm256_storeu_si256((void *)(dst + j), _mm512_cvtepi32_epi16(PAIR_AT(src + 4 * j))))
-#undef PAIR_AT
-#undef DEFINE_ALTERNATE
-#else
-#define load_alternate_f32(src, n, dst) 0
-#define load_alternate_f16(src, n, dst) 0
-#define load_alternate_bf16(src, n, dst) 0
-#define load_alternate_raw16(src, n, dst) 0
-#endif
-#define load_alternate_f64(src, n, dst) 0
 
 /* What can be stored by more than a vector of elements at a time; returns how many were. */
 #define store_whole_f32(src, dst, n) 0
@@ -175,7 +149,9 @@ INLINE void load_row_raw16(const char *src, ptrdiff_t stride, ptrdiff_t n, uint1
         if (j < n) memcpy(dst + j, src + 2 * j, 2 * (size_t)(n - j));
         return;
     }
-    if (stride == 4) j = load_alternate_raw16(src, n, dst);
+    if (stride == 4) j = load_every_raw16(2, src, n, dst);
+    else if (stride == 8) j = load_every_raw16(4, src, n, dst);
+    else if (stride == 16) j = load_every_raw16(8, src, n, dst);
     for (; j < n; j++) dst[j] = *(const uint16_t *)(src + j * stride);
 }
 

@@ -6,8 +6,11 @@ cdef extern from "interleave.h" nogil:
     void deal_out(int size, Py_ssize_t streams, const void *src, Py_ssize_t n, void *dst,
                   Py_ssize_t pitch) noexcept
 
-cdef enum:
-    MOST_STREAMS = 64       # residue classes of the last axis
+cdef extern from "turned.h" nogil:
+    enum:
+        MOST_STREAMS
+    void store_turned(int dtype, Py_ssize_t streams, const char *const *src, Py_ssize_t pitch,
+                      Py_ssize_t n, Py_ssize_t channels, char *dst, Py_ssize_t dst_pitch) noexcept
 
 
 # Where a task's results go, and the classes that wait to be stored with others.
@@ -73,8 +76,8 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
                 store_row(dtype, c + j * r.position_pitch * size, 1, dst + j * step, channel_stride,
                           channels, add)
             return
-        if plain and channel_stride == size and step % size == 0:
-            transpose(size, c, r.channel_pitch, dst, step // size, NULL, channels, count)
+        if channel_stride == element_size(dtype) and not add:
+            store_turned(dtype, 1, &c, r.channel_pitch, channels, count, dst, step)
             return
         for strip in range((count + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             j = strip * TRANSPOSE_ROWS
@@ -89,8 +92,8 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
                 store_row(dtype, c + j * r.channel_pitch * size, 1, dst + j * channel_stride, step,
                           count, add)
             return
-        if plain and not r.past and step == size and channel_stride % size == 0:
-            transpose(size, c, r.position_pitch, dst, channel_stride // size, NULL, count, channels)
+        if step == element_size(dtype) and not add and not r.past:
+            store_turned(dtype, 1, &c, r.position_pitch, count, channels, dst, channel_stride)
             return
         for strip in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             j = strip * TRANSPOSE_ROWS
@@ -127,23 +130,22 @@ cdef void store_narrow(const Work *work, const Results *r, const char *c, Py_ssi
     cdef Py_ssize_t size = work.result_size
     cdef Py_ssize_t unit = element_size(work.b.dtype)
     cdef Py_ssize_t count = (rows - 1) * pitch + width
-    cdef Py_ssize_t strip = 1 if r.position_pitch == 1 else TRANSPOSE_ROWS
-    cdef char *converted = staging + strip * count * size
     cdef Py_ssize_t j = 0
     cdef Py_ssize_t i, channels
     cdef const char *line
     while j < r.channels:
-        channels = min(strip, r.channels - j)
+        channels = min(TRANSPOSE_ROWS, r.channels - j)
         line = c + j * r.channel_pitch * size
         if r.position_pitch != 1:
-            transpose(size, line, r.position_pitch, staging, count, NULL, count, channels)
-            line = staging
+            store_turned(work.result_dtype, 1, &line, r.position_pitch, count, channels, staging,
+                         count * unit)
+        else:
+            for i in range(channels):
+                store_row(work.result_dtype, line + i * r.channel_pitch * size, 1,
+                          staging + i * count * unit, unit, count, 0)
         for i in range(channels):
-            if size != unit:
-                store_row(work.result_dtype, line, 1, converted, unit, count, 0)
-            copy_rows(line if size == unit else converted, pitch * unit,
+            copy_rows(staging + i * count * unit, pitch * unit,
                       dst + (j + i) * work.diff_src.stride[1], r.step[1], rows, width * unit)
-            line += count * size
         j += channels
 
 
@@ -172,6 +174,13 @@ cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *re
             while dense and r.taps == 0 and j < r.channels:
                 memset(dst + j * y.stride[1], 0, r.total * y.stride[4])
                 j += 1
+            if dense and r.position_pitch != 1 and j < r.channels:
+                for s in range(r.streams):
+                    src[s] = r.waiting[s] + size * r.position_pitch * (
+                        jd * r.pitch[s][0] + jh * r.pitch[s][1])
+                store_turned(work.b.dtype, r.streams, src, r.position_pitch, r.total, r.channels, dst,
+                             y.stride[1])
+                continue
             while j < r.channels:
                 width = min(strip, r.channels - j)
                 for s in range(r.streams):
@@ -214,8 +223,7 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
         if pitch[1] == count[2] and r.step[1] == count[2] * r.step[2]:
             most = work.b.staging_bytes // (TRANSPOSE_ROWS * work.size * count[2])
         elif narrow_rows(work, r, count, pitch):
-            # Beside the strip that is transposed, what becomes of one of its rows.
-            most = work.b.staging_bytes // ((TRANSPOSE_ROWS + 1) * work.result_size * pitch[1])
+            most = work.b.staging_bytes // (TRANSPOSE_ROWS * element_size(work.b.dtype) * pitch[1])
             narrow = most > 1
         most = max(1, most)
         for jd in range(count[0]):

@@ -29,6 +29,21 @@
 #define ROUNDS_8(vec, L) ROUND(vec, L, 4) ROUNDS_4(vec, L)
 #define ROUNDS_16(vec, L) ROUND(vec, L, 8) ROUNDS_8(vec, L)
 
+/* All lanes of a vector. */
+#if VECTOR_BYTES == 64
+#define LANES_OF_f32(f) LANES_16(f, 0, 16)
+#define LANES_OF_f64(f) LANES_8(f, 0, 8)
+#elif VECTOR_BYTES == 32
+#define LANES_OF_f32(f) LANES_8(f, 0, 8)
+#define LANES_OF_f64(f) LANES_4(f, 0, 4)
+#else
+#define LANES_OF_f32(f) LANES_4(f, 0, 4)
+#define LANES_OF_f64(f) LANES_2(f, 0, 2)
+#endif
+/* Those of two vectors that have an even number, and the others. */
+#define EVENS(i, h, L) (2 * (i))
+#define ODDS(i, h, L) (2 * (i) + 1)
+
 #define DEFINE_SQUARE(suffix, vec, L) \
     INLINE void square_##suffix(vec *v) { ROUNDS_##L(vec, L) }
 
@@ -91,6 +106,20 @@ INLINE void store_first_u16(uint16_t *p, vec_f32 v, ptrdiff_t n) {
     for (int i = 0; i < n; i++) p[i] = (uint16_t)wide[i];
 #endif
 }
+
+/* The first bytes of a vector, or all of them. */
+#if VECTOR_BYTES == 64
+#define store_bytes(p, v, bytes) store_bytes_of(p, (__m512i)(v), bytes)
+INLINE void store_bytes_of(char *p, __m512i v, ptrdiff_t bytes) {
+    _mm512_mask_storeu_epi8(p, ~0ull >> (64 - bytes), v);
+}
+#else
+#define store_bytes(p, v, bytes) store_bytes_of(p, (vec_f32)(v), bytes)
+INLINE void store_bytes_of(char *p, vec_f32 v, ptrdiff_t bytes) {
+    if (bytes == VECTOR_BYTES) *(vec_f32 *)p = v;
+    else memcpy(p, &v, (size_t)bytes);
+}
+#endif
 
 /* One square: rows and width at most L; constant where this is called. `streams`: whole vectors go past
  * the caches. */

@@ -42,7 +42,24 @@ INLINE vec_f32 read_bf16(const char *p, int n) {
 /* Where the instruction rounds otherwise: NaN, and subnormals, which it flushes. */
 #define BF16_DIFFERS (0x01 | 0x20 | 0x80)
 
+/* Of the low halves of words. */
+INLINE vec_f32 widen_f16(indices_f32 words) {
+    return (vec_f32)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)words));
+}
+/* Rounded, one in each word. */
+INLINE indices_f32 f16_words(vec_f32 v) {
+    return (indices_f32)_mm512_cvtepu16_epi32(_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+}
 /* bf16_from_float, lane by lane. */
+INLINE indices_f32 bf16_words(vec_f32 v) {
+    __m512i u = (__m512i)v, high = _mm512_srli_epi32(u, 16);
+    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __m512i nan = _mm512_or_si512(_mm512_and_si512(high, _mm512_set1_epi32(0x8000)),
+                                  _mm512_set1_epi32(0x7fc0));
+    __mmask16 unordered = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    return (indices_f32)_mm512_mask_mov_epi32(_mm512_srli_epi32(sum, 16), unordered, nan);
+}
 INLINE void write_bf16(char *p, vec_f32 v, int n) {
 #if defined(__AVX512BF16__)
     if (!_mm512_fpclass_ps_mask((__m512)v, BF16_DIFFERS)) {
@@ -50,14 +67,7 @@ INLINE void write_bf16(char *p, vec_f32 v, int n) {
         return;
     }
 #endif
-    __m512i u = (__m512i)v, high = _mm512_srli_epi32(u, 16);
-    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-    __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    __m512i nan = _mm512_or_si512(_mm512_and_si512(high, _mm512_set1_epi32(0x8000)),
-                                  _mm512_set1_epi32(0x7fc0));
-    __mmask16 unordered = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
-    store_halves(p, _mm512_cvtepi32_epi16(
-        _mm512_mask_mov_epi32(_mm512_srli_epi32(sum, 16), unordered, nan)), n);
+    store_halves(p, _mm512_cvtepi32_epi16((__m512i)bf16_words(v)), n);
 }
 
 #else
@@ -91,27 +101,59 @@ INLINE vec_f32 read_bf16(const char *p, int n) {
     for (int i = 0; i < n; i++) v[i] = float_from_bf16(s[i]);
     return v;
 }
-INLINE void write_bf16(char *p, vec_f32 v, int n) {
-    uint16_t h[LANES_F32];
 #if VECTOR_BYTES == 32
-    /* bf16_from_float, lane by lane. */
+/* The low halves of words, without what is above. */
+INLINE __m128i pack_words(indices_f32 words) {
+    __m256i twice = _mm256_packus_epi32((__m256i)words, (__m256i)words);
+    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(twice, 0x88));
+}
+/* Of the low halves of words. */
+INLINE vec_f32 widen_f16(indices_f32 words) {
+    return (vec_f32)_mm256_cvtph_ps(pack_words(words & 0xffff));
+}
+/* Rounded, one in each word. */
+INLINE indices_f32 f16_words(vec_f32 v) {
+    return (indices_f32)_mm256_cvtepu16_epi32(_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+}
+/* bf16_from_float, lane by lane. */
+INLINE indices_f32 bf16_words(vec_f32 v) {
     __m256i u = (__m256i)v, high = _mm256_srli_epi32(u, 16);
     __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
     __m256i sum = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
     __m256i nan = _mm256_or_si256(_mm256_and_si256(high, _mm256_set1_epi32(0x8000)),
                                   _mm256_set1_epi32(0x7fc0));
     __m256i unordered = (__m256i)_mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q);
-    __m256i words = _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), nan, unordered);
-    words = _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x88);
+    return (indices_f32)_mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), nan, unordered);
+}
+#else
+INLINE vec_f32 widen_f16(indices_f32 words) {
+    vec_f32 v;
+    for (int i = 0; i < LANES_F32; i++) v[i] = float_from_f16((uint16_t)words[i]);
+    return v;
+}
+INLINE indices_f32 f16_words(vec_f32 v) {
+    indices_f32 words;
+    for (int i = 0; i < LANES_F32; i++) words[i] = f16_from_float(v[i]);
+    return words;
+}
+INLINE indices_f32 bf16_words(vec_f32 v) {
+    indices_f32 words;
+    for (int i = 0; i < LANES_F32; i++) words[i] = bf16_from_float(v[i]);
+    return words;
+}
+#endif
+INLINE void write_bf16(char *p, vec_f32 v, int n) {
+    uint16_t h[LANES_F32];
+#if VECTOR_BYTES == 32
+    __m128i halves = pack_words(bf16_words(v));
     if (n == 8) {
-        _mm_storeu_si128((void *)p, _mm256_castsi256_si128(words));
+        _mm_storeu_si128((void *)p, halves);
         return;
     }
-    _mm_storeu_si128((void *)h, _mm256_castsi256_si128(words));
+    _mm_storeu_si128((void *)h, halves);
 #else
-    float f[LANES_F32];
-    memcpy(f, &v, sizeof f);
-    for (int i = 0; i < LANES_F32; i++) h[i] = bf16_from_float(f[i]);
+    indices_f32 words = bf16_words(v);
+    for (int i = 0; i < LANES_F32; i++) h[i] = (uint16_t)words[i];
 #endif
     memcpy(p, h, 2 * (size_t)n);
 }

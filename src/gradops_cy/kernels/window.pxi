@@ -18,6 +18,17 @@ cdef extern from "transpose.h" nogil:
                      Py_ssize_t step, char *dst, Py_ssize_t dst_pitch, const Py_ssize_t *place,
                      Py_ssize_t rows, Py_ssize_t cols) noexcept
 
+cdef extern from "pairs.h" nogil:
+    void zip_pairs(const unsigned short *even, const unsigned short *odd, unsigned int *dst,
+                   Py_ssize_t n) noexcept
+    void zip_alternate(const unsigned short *even, const unsigned short *odd, unsigned int *dst,
+                       Py_ssize_t n) noexcept
+    void zip_runs(const unsigned short *src, Py_ssize_t run, unsigned int *dst,
+                  Py_ssize_t pairs) noexcept
+    void zip_single(const unsigned short *even, unsigned int *dst, Py_ssize_t n) noexcept
+    void transpose_alternate(const unsigned short *src, Py_ssize_t src_pitch, unsigned short *dst,
+                             Py_ssize_t dst_pitch, Py_ssize_t rows, Py_ssize_t cols) noexcept
+
 cdef enum:
     TRANSPOSE_ROWS = 16
 
@@ -91,6 +102,9 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
                      dst + j * channel_pitch * size)
     elif channel_pitch == 1 and size == unit and src_step == unit:
         transpose(size, src, channel_stride // unit, dst, entry_pitch, NULL, channels, entries)
+    elif channel_pitch == 1 and size == unit == 2 and src_step == 2 * unit:
+        transpose_alternate(<const unsigned short *> src, channel_stride // unit,
+                            <unsigned short *> dst, entry_pitch, channels, entries)
     elif channel_pitch == 1:
         for block in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             j = block * TRANSPOSE_ROWS
