@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from gradops_cy import (
     _convolution_depthwise,
+    _convolution_fold,
     _convolution_split,
     _convolution_taps,
     _convolution_unfold,
@@ -20,6 +22,7 @@ from gradops_cy._convolution_kernels import (
     DOT_K,
     DOT_ROWS,
     FINITE,
+    FOLD,
     GROUPED,
     MODERATE,
     NOTHING,
@@ -29,6 +32,7 @@ from gradops_cy._convolution_kernels import (
     UNFOLD,
     Layout,
     Tiles,
+    block_of_pixels,
     choose_kernel,
     goes_along_rows,
     groups_abreast,
@@ -63,6 +67,7 @@ class Choice:
     kernel: int
     abreast: int  # groups that are taken for one, each with DOT tiles of its own; or 1
     diagonal: int  # groups that are taken for one, with zeros for what they do not share; or 1
+    fold: tuple[int, int]  # rows and columns of diff_src that are taken for channels; or 1
     beside: int  # taps of a row that are one DOT tile deep; or 1
     paired: bool  # GROUPED takes two channels of diff_dst for one
     broadcast: int  # lanes of a GROUPED vector if it is of one group and its channels are; or 0
@@ -181,7 +186,12 @@ class Choice:
     @property
     def checks(self) -> bool:
         """Whether sums have to be finite: those of parts, and those with zeros of other groups."""
-        return self.parts > 1 or self.diagonal > 1
+        return self.parts > 1 or self.diagonal > 1 or self.folds
+
+    @property
+    def folds(self) -> bool:
+        """Whether pixels of diff_src are taken for channels."""
+        return prod(self.fold) > 1
 
     @property
     def out_steps(self) -> Triple:
@@ -251,8 +261,13 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     tiles = tiles_of(given.dtype == 3)
     kernel = choose_kernel(given, layout, tiles, assumed, parts)
     problem, abreast, diagonal, beside, unfolds = given, 1, 1, 1, kernel == UNFOLD
+    fold = (1, 1)
     if unfolds:
         problem, kernel = _convolution_unfold.product(given), DOT
+    elif kernel == FOLD:
+        fold = block_of_pixels(given, layout, tiles, parts, assumed) or fold
+        problem, kernel = _convolution_fold.product(given, fold), DOT
+        beside = taps_beside(problem, parts, tiles)
     elif kernel == DOT:
         abreast = groups_abreast(given, parts)
         diagonal = groups_on_diagonal(given, layout, tiles, parts, assumed)
@@ -289,7 +304,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     if kernel == DOT:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0
-        direct = direct and (tiles.amx or not layout.accumulate)
+        direct = direct and (tiles.amx or not layout.accumulate) and fold == (1, 1)
         reads = layout.diff_dst_channels_last and not unfolds and parts == beside == 1
         windowed = not (reads and _reads_tiles(problem, work, tiles))
     if kernel == PAIRS:
@@ -303,6 +318,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         kernel,
         abreast=abreast,
         diagonal=diagonal,
+        fold=fold,
         beside=beside,
         paired=paired,
         broadcast=broadcast,

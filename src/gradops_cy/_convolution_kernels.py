@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from gradops_cy import (
     _convolution_depthwise,
     _convolution_diagonal,
+    _convolution_fold,
     _convolution_grouped,
     _convolution_pairs,
     _convolution_scatter,
@@ -21,8 +22,8 @@ from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._processor import ZEN4
 from gradops_cy._rounding import up
 
-# DOT multiplies pairs of bfloat16. UNFOLD is DOT on another problem.
-ROWS, COLUMNS, GROUPED, DOT, DEPTHWISE, SCATTER, PAIRS, UNFOLD = range(8)
+# DOT multiplies pairs of bfloat16. UNFOLD and FOLD are DOT on other problems.
+ROWS, COLUMNS, GROUPED, DOT, DEPTHWISE, SCATTER, PAIRS, UNFOLD, FOLD = range(9)
 KERNEL_NAMES = ("rows", "columns", "grouped", "dot", "depthwise", "scatter", "pairs")
 DOT_ROWS, DOT_COLUMNS, DOT_K = 16, 16, 32
 # How many times as fast as float32 without AMX.
@@ -151,6 +152,19 @@ def groups_on_diagonal(
     return max(count for count in range(1, most + 1) if problem.groups % count == 0)
 
 
+def block_of_pixels(
+    problem: ConvProblem, layout: Layout, tiles: Tiles, parts: int, assumed: int
+) -> tuple[int, int] | None:
+    """Return the rows and columns of diff_src that DOT takes for channels, if any.
+
+    Infinities make NaN of the zeros among their weights, as beside other groups.
+    """
+    again = assumed == MODERATE and not layout.accumulate
+    if parts != 1 or not (tiles.amx and again):
+        return None
+    return _convolution_fold.factors(problem, layout.diff_dst_channels_last)
+
+
 def taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
     """Return how many taps make one of a DOT tile's depth: those of a row, or 1.
 
@@ -266,5 +280,9 @@ def choose_kernel(
             gain = _convolution_pairs.gain(problem, columns, DOT_K, parts, amx=tiles.amx)
             scores[PAIRS] = scores[DOT] * gain
     best = max(scores, key=lambda kernel: scores[kernel])
+    if best in (SCATTER, DOT):
+        fold = block_of_pixels(problem, layout, tiles, parts, assumed)
+        if fold and _convolution_fold.pays(problem, fold):
+            return FOLD
     # The kernels that can leave out products with padding.
     return ROWS if assumed == NOTHING and best not in (GROUPED, SCATTER) else best

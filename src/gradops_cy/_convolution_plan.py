@@ -19,6 +19,7 @@ from gradops_cy import (
     _convolution_blocks,
     _convolution_columns,
     _convolution_diagonal,
+    _convolution_fold,
     _convolution_grouped,
     _convolution_scatter,
     _convolution_taps,
@@ -176,6 +177,10 @@ class Plan:
             "paired": int(choice.paired),
             "abreast": choice.abreast,
             "checks": int(choice.checks),
+            "fold_h": choice.fold[0],
+            "fold_w": choice.fold[1],
+            "height": choice.given.diff_src[1],
+            "width": choice.given.diff_src[2],
             "stride_columns": choice.stride_columns,
             "row_classes": choice.row_classes,
             "column_pairs": int(choice.column_pairs),
@@ -291,6 +296,8 @@ class Plan:
             return _convolution_unfold.by_product(self.problem, weights)
         if self.choice.diagonal > 1:
             return _convolution_diagonal.by_diagonal(weights, self.choice.diagonal)
+        if self.choice.folds:
+            return _convolution_fold.by_block(self.choice.given, self.choice.fold, weights)
         return weights
 
     def pack(self, weights: Array, packed: Array) -> bool:
@@ -356,13 +363,16 @@ class Plan:
                 tile += f" of {choice.parts} parts"
         splits = f"{len(choice.residues)} residue classes, {cut.channel_splits} channel ranges"
         reads = "a window of taps side by side" if choice.unfolds else "a packed window"
+        writes = "diff_src in place" if cut.direct else "through scratch"
+        if choice.folds:
+            writes += ", {} x {} pixels taken for channels".format(*choice.fold)
         scratch = f"{cut.scratch_bytes} bytes of scratch a thread"
         return "\n".join(
             [
                 f"problem   {self.problem}",
                 f"kernel    {KERNEL_NAMES[choice.kernel]}, tier {_isa.TIER}, tiles of {tile}",
                 f"reads     {reads if choice.windowed else 'diff_dst in place'}",
-                f"writes    {'diff_src in place' if cut.direct else 'through scratch'}",
+                f"writes    {writes}",
                 f"tasks     {cut.tasks} of {'x'.join(map(str, cut.block))} positions, {splits}",
                 f"threads   {self.num_threads}",
                 f"memory    {self.packed_bytes} bytes of packed weights, {scratch}",

@@ -39,24 +39,27 @@ def sizes(cut: Cut) -> dict[str, int]:
     choice = cut.choice
     source, size, width = cut.sources[2], choice.size, cut.block[2]
     need = _NEEDS[choice.kernel](cut)
-    # Strips of 16 rows that lie across: of positions, or of as many channels as there are.
+    # Strips of 16 rows that lie across: of positions, or of as many channels as there are, 32 of
+    # bfloat16.
     step = choice.out_steps[2]
     streams = step if cut.interleave else 1
+    rows, unit = (32, 2) if choice.parts == 1 else (16, size)
     staging = max(
         16 * max(need.channels, need.sums),
-        min(16, need.channels) * max(source.window, source.extent),
         min(16, need.sums) * width * step,
         2 * DOT_K * source.window if choice.parts > 1 else 0,
         17 * streams * (width + 1) + choice.lanes if streams > 1 else 0,
         17 * BOX_RUN if choice.boxed else 0,
+        (DOT_COLUMNS + choice.fold[1]) * width if choice.folds else 0,
     )
+    loaded = min(rows, need.channels) * max(source.window, source.extent) * unit
     parts = {
         "zero_bytes": need.zeros * size,
         "window_bytes": need.window * choice.window_size,
         "entry_bytes": need.entries * size,
         "result_bytes": need.results * (2 if cut.rounded else size),
         "pointer_bytes": need.pointers * 8,
-        "staging_bytes": staging * size,
+        "staging_bytes": max(staging * size, loaded),
         "panel_bytes": 0,
         "packing_bytes": 0,
     }

@@ -272,6 +272,8 @@ cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, in
     cdef int unfit = 0
     work.diff_dst.data = read_tensor(diff_dst, False, channels_last, work, work.diff_dst.stride)
     work.diff_src.data = read_tensor(diff_src, True, channels_last, work, work.diff_src.stride)
+    work.diff_src.stride[3] *= work.b.fold_h
+    work.diff_src.stride[4] *= work.b.fold_w
     work.accumulate = accumulate
     work.streams = work.b.streams and whole_lines(&work.diff_src)
     ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups

@@ -21,6 +21,7 @@ cdef struct Results:
     Py_ssize_t position_pitch
     Py_ssize_t step[3]                  # of diff_src, from position to position of a class
     bint past                           # rows of positions go past the caches, nothing is added
+    Py_ssize_t start_h
     Py_ssize_t start_w
     Py_ssize_t streams
     Py_ssize_t taps                     # of the classes that wait
@@ -40,11 +41,12 @@ cdef void expect_results(const Work *work, const Task *task, Py_ssize_t group,
     if channels_first(work):
         r.channel_pitch, r.position_pitch = work.b.result_pitch, 1
     r.dst = y.data + task.image * y.stride[0]
-    r.dst += (group * work.b.input_channels + first) * y.stride[1]
+    if not folds(work):
+        r.dst += (group * work.b.input_channels + first) * y.stride[1]
     for axis in range(3):
         r.step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
         r.dst += task.start[axis] * r.step[axis]
-    r.start_w = task.start[2]
+    r.start_h, r.start_w = task.start[1], task.start[2]
     r.past = False
     r.streams = r.taps = r.total = 0
 
@@ -205,6 +207,9 @@ cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *re
                 j += strip
 
 
+include "fold.pxi"
+
+
 cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
                       const Py_ssize_t *count, const char *c, char *staging) noexcept nogil:
     """Store a class, or let it wait for the others of its rows."""
@@ -215,6 +220,9 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
     cdef bint narrow
     cdef const char *source
     cdef char *dst = r.dst + residue[0] * y.stride[2] + residue[1] * y.stride[3]
+    if folds(work):
+        store_folded(work, r, count, c, staging)
+        return
     class_pitch(work, count, pitch)
     if not work.b.interleave:
         dst += residue[2] * y.stride[4]
@@ -261,6 +269,9 @@ cdef int check_class(const Work *work, const Py_ssize_t *count, const Results *r
     cdef float *row
     cdef int fine = 1
     class_pitch(work, count, pitch)
+    # All of their vectors in one run.
+    if r.position_pitch == whole_vectors(work, r.channels):
+        rows, length = 1, rows * r.position_pitch
     for jd in range(count[0]):
         for jh in range(count[1]):
             row = <float *> c + (jd * pitch[0] + jh * pitch[1]) * r.position_pitch

@@ -3,6 +3,7 @@
 
 cdef extern from "rows.h" nogil:
     int F32
+    int BF16
     int F64
     int RAW16
     int element_size(int dtype) noexcept
@@ -138,6 +139,10 @@ cdef struct Blocking:
     int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
     int abreast         # DOT: groups that are taken for one; or 1
     int checks          # DOT, PAIRS: sums have to be finite
+    int fold_h          # DOT: rows of diff_src that are taken for channels,
+    int fold_w          # and columns; or 1
+    Py_ssize_t height   # of diff_src, not in such blocks
+    Py_ssize_t width
     int along_rows      # DEPTHWISE, SCATTER: lanes are positions of a row
     int stride_columns  # DEPTHWISE: columns of diff_dst that are summed side by side; or 1
     int row_classes     # DEPTHWISE: residue classes of a row that are computed together; or 1
@@ -310,6 +315,11 @@ cdef Py_ssize_t class_positions(const Work *work, const Task *task, const Py_ssi
 cdef inline Py_ssize_t whole_vectors(const Work *work, Py_ssize_t count) noexcept nogil:
     """Return the elements of the vectors that hold `count` of the type that sums."""
     return (count + work.lanes - 1) // work.lanes * work.lanes
+
+
+cdef inline bint folds(const Work *work) noexcept nogil:
+    """Return whether blocks of pixels of diff_src are taken for channels."""
+    return work.b.fold_h * work.b.fold_w > 1
 
 
 cdef inline bint channels_first(const Work *work) noexcept nogil:
