@@ -221,6 +221,10 @@ def _smaller(whole: Cut) -> Cut | None:
     choice, width = whole.choice, whole.block[2]
     if not choice.along_rows and (fewer := _half_groups(whole)):
         return fewer
+    splittable = whole.channel_splits < len(whole.blocks)
+    # Ranges of channels use one window after the other, blocks of positions all weights each.
+    if choice.unfolds and splittable and _weights_bytes(whole) > whole.workspace_bytes:
+        return _split_channels(whole)
     # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
     # results in scratch (with AMX the latter was not measured).
     apart = choice.unfolds or (choice.problem.pointwise and not choice.tiles.amx)
@@ -229,7 +233,6 @@ def _smaller(whole: Cut) -> Cut | None:
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
         return replace(whole, chunk=up(whole.chunk // 2, DOT_K))
     # Cutting channels reads the positions once more, cutting positions the weights.
-    splittable = whole.channel_splits < len(whole.blocks)
     if splittable and _weights_bytes(whole) > 2 * whole.workspace_bytes:
         return _split_channels(whole)
     # Tiles that are loaded from diff_dst need rows that are not cut.

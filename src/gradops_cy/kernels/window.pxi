@@ -79,6 +79,11 @@ cdef void clear_entries(char *dst, Py_ssize_t channel_pitch, Py_ssize_t entry_pi
             memset(dst + j * channel_pitch * size, 0, entries * size)
 
 
+cdef inline Py_ssize_t strip_rows(Py_ssize_t size) noexcept nogil:
+    """Return how many rows are transposed as a square: two of 16-bit elements in the place of one."""
+    return 2 * TRANSPOSE_ROWS if size == 2 else TRANSPOSE_ROWS
+
+
 cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char *dst,
                    Py_ssize_t channel_pitch, Py_ssize_t entry_pitch, Py_ssize_t entries,
                    Py_ssize_t channels, char *staging) noexcept nogil:
@@ -87,7 +92,7 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
     cdef int dtype = work.load_dtype
     cdef int size = work.window_size
     cdef Py_ssize_t unit = element_size(dtype)
-    cdef Py_ssize_t block, j, i, rows
+    cdef Py_ssize_t block, j, i, rows, strip
     if work.b.parts > 1:
         split_run(work, src, src_step, dst, entry_pitch, entries, channels, staging)
     elif channels == entry_pitch and channel_stride == unit and src_step == channels * unit:
@@ -106,9 +111,10 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
         transpose_alternate(<const unsigned short *> src, channel_stride // unit,
                             <unsigned short *> dst, entry_pitch, channels, entries)
     elif channel_pitch == 1:
-        for block in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
-            j = block * TRANSPOSE_ROWS
-            rows = min(TRANSPOSE_ROWS, channels - j)
+        strip = strip_rows(size)
+        for block in range((channels + strip - 1) // strip):
+            j = block * strip
+            rows = min(strip, channels - j)
             for i in range(rows):
                 load_row(dtype, src + (j + i) * channel_stride, src_step, entries,
                          staging + i * entries * size)
@@ -178,7 +184,8 @@ cdef Py_ssize_t joined_rows(const Work *work, Py_ssize_t h, Py_ssize_t y,
     if (width.runs > 1 or width.window != width.source or width.run[1] + start != 0
             or width.run[3] != 1 or x.stride[3] != width.source * x.stride[4] or work.b.parts > 1):
         return 1
-    most = work.b.staging_bytes // (TRANSPOSE_ROWS * work.window_size * width.source)
+    most = work.b.staging_bytes // (
+        strip_rows(work.window_size) * work.window_size * width.source)
     most = min(most, min(height.window - h, height.source - y))
     while rows < most and height.entry[h + rows] == height.entry[h] + rows:
         rows += 1
