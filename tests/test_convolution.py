@@ -11,7 +11,16 @@ from gradops_cy import _convolution_columns
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 from tests import forced
-from tests.cases import LAYERS, POINTWISE, conv_case, conv_cases, every_dtype, every_format, layer
+from tests.cases import (
+    LAYERS,
+    POINTWISE,
+    conv_case,
+    conv_cases,
+    every_dtype,
+    every_format,
+    layer,
+    sequence,
+)
 from tests.tolerances import assert_close
 from tests.views import VIEWS, WRITEABLE
 
@@ -108,6 +117,29 @@ def test_filters_along_columns(
     case = in_format(case, data_format, dtype)
     shape = {"kernel": (4, 1), "strides": (stride, 1), "pads_begin": (1, 0), "pads_end": (1, 0)}
     replace(case, batch=2, **shape).check(view=view, out_view=view, large=True)
+
+
+@every_dtype
+@every_format
+@pytest.mark.parametrize("view", ["contiguous", "spaced", "inside"])
+@pytest.mark.parametrize("stride", [2, 3, 5])
+@pytest.mark.parametrize("kernel", [1, 2, 3])
+def test_rows_of_few_positions_take_turns(kernel, stride, view, data_format, dtype):
+    """Classes of rows with products and without, in a last block that some of them miss."""
+    case = in_format(layer("35-38-9-1-1-0", dst=(67, 3)), data_format, dtype)
+    shape = {"kernel": (kernel, 1), "strides": (stride, 1), "pads_begin": (0, 0)}
+    case = replace(case, batch=2, **shape)
+    case.check(view=view, out_view=view, large=True)
+    case.check(out_view=view, accumulate=True)
+
+
+@every_dtype
+@pytest.mark.parametrize("taps", range(1, 11))
+def test_every_number_of_taps_side_by_side(taps, dtype):
+    """Weights of channels first have the taps of sixteen channels in a row."""
+    case = in_format(sequence(35, 38, 50, kernel=taps, begin=taps // 2), "NCX", dtype)
+    case.check(large=True)
+    replace(case, strides=(2,)).check()
 
 
 @every_dtype

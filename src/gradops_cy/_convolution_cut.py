@@ -140,6 +140,12 @@ class Cut:
         return scattered and self.class_splits == 1 and not choice.zero_first
 
     @property
+    def row_turns(self) -> bool:
+        """Whether residue classes that share a plane, row by row, may be stored together."""
+        choice = self.choice
+        return choice.out_steps[2] == 1 and self.class_splits == 1 and not choice.zero_first
+
+    @property
     def rounded(self) -> bool:
         """Whether whole sums are rounded on their way from registers to scratch."""
         choice = self.choice

@@ -9,8 +9,9 @@ cdef extern from "interleave.h" nogil:
 cdef extern from "turned.h" nogil:
     enum:
         MOST_STREAMS
-    void store_turned(int dtype, Py_ssize_t streams, const char *const *src, Py_ssize_t pitch,
-                      Py_ssize_t n, Py_ssize_t channels, char *dst, Py_ssize_t dst_pitch) noexcept
+    void store_turned(int dtype, Py_ssize_t streams, Py_ssize_t run, Py_ssize_t skip,
+                      const char *const *src, Py_ssize_t pitch, Py_ssize_t n, Py_ssize_t channels,
+                      char *dst, Py_ssize_t dst_pitch) noexcept
 
 
 # Where a task's results go, and the classes that wait to be stored with others.
@@ -79,7 +80,7 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
                           channels, add)
             return
         if channel_stride == element_size(dtype) and not add:
-            store_turned(dtype, 1, &c, r.channel_pitch, channels, count, dst, step)
+            store_turned(dtype, 1, 1, 0, &c, r.channel_pitch, channels, count, dst, step)
             return
         for strip in range((count + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             j = strip * TRANSPOSE_ROWS
@@ -95,7 +96,8 @@ cdef void store_line(const Work *work, const Results *r, const char *c, char *ds
                           count, add)
             return
         if step == element_size(dtype) and not add and not r.past:
-            store_turned(dtype, 1, &c, r.position_pitch, count, channels, dst, channel_stride)
+            store_turned(dtype, 1, 1, 0, &c, r.position_pitch, count, channels, dst,
+                         channel_stride)
             return
         for strip in range((channels + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             j = strip * TRANSPOSE_ROWS
@@ -139,7 +141,7 @@ cdef void store_narrow(const Work *work, const Results *r, const char *c, Py_ssi
         channels = min(TRANSPOSE_ROWS, r.channels - j)
         line = c + j * r.channel_pitch * size
         if r.position_pitch != 1:
-            store_turned(work.result_dtype, 1, &line, r.position_pitch, count, channels, staging,
+            store_turned(work.result_dtype, 1, 1, 0, &line, r.position_pitch, count, channels, staging,
                          count * unit)
         else:
             for i in range(channels):
@@ -180,8 +182,8 @@ cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *re
                 for s in range(r.streams):
                     src[s] = r.waiting[s] + size * r.position_pitch * (
                         jd * r.pitch[s][0] + jh * r.pitch[s][1])
-                store_turned(work.b.dtype, r.streams, src, r.position_pitch, r.total, r.channels, dst,
-                             y.stride[1])
+                store_turned(work.b.dtype, r.streams, 1, 0, src, r.position_pitch, r.total, r.channels,
+                             dst, y.stride[1])
                 continue
             while j < r.channels:
                 width = min(strip, r.channels - j)
@@ -210,6 +212,43 @@ cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *re
 include "fold.pxi"
 
 
+cdef inline void wait_for_others(Results *r, const char *c, const Py_ssize_t *pitch,
+                                 Py_ssize_t positions) noexcept nogil:
+    r.waiting[r.streams] = c
+    r.pitch[r.streams][0], r.pitch[r.streams][1] = pitch[0], pitch[1]
+    r.streams += 1
+    r.total += positions
+
+
+cdef inline bint rows_follow(const Work *work, const Results *r,
+                             const Py_ssize_t *count) noexcept nogil:
+    """Return whether narrow rows of diff_src follow each other, so that a square holds many of them."""
+    cdef Py_ssize_t unit = element_size(work.b.dtype)
+    return (r.position_pitch != 1 and not work.accumulate and r.step[2] == unit
+            and count[2] * unit < VECTOR_BYTES and work.diff_src.stride[3] == count[2] * unit
+            and (work.b.row_turns or work.axis[1].out_step == 1))
+
+
+cdef void store_rows_in_turns(const Work *work, const Results *r, const Py_ssize_t *residue,
+                              Py_ssize_t planes, Py_ssize_t width) noexcept nogil:
+    """Store the waiting classes, whose rows take turns in a plane."""
+    cdef const char *src[MOST_STREAMS]
+    cdef Py_ssize_t jd, s
+    for jd in range(planes):
+        for s in range(r.streams):
+            src[s] = r.waiting[s] + jd * r.pitch[s][0] * r.position_pitch * work.result_size
+        store_turned(work.result_dtype, r.streams, width, r.pitch[0][1] - width, src,
+                     r.position_pitch, r.total, r.channels,
+                     r.dst + jd * r.step[0] + residue[0] * work.diff_src.stride[2],
+                     work.diff_src.stride[1])
+
+
+cdef inline bint last_residue(const Axis *axis, Py_ssize_t start, Py_ssize_t residue) noexcept nogil:
+    """Return whether no later residue has a position in the block that begins at `start`."""
+    return (residue + 1 == min(axis.out_step, axis.result)
+            or positions(axis, start, residue + 1) == 0)
+
+
 cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
                       const Py_ssize_t *count, const char *c, char *staging) noexcept nogil:
     """Store a class, or let it wait for the others of its rows."""
@@ -224,6 +263,12 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
         store_folded(work, r, count, c, staging)
         return
     class_pitch(work, count, pitch)
+    if rows_follow(work, r, count):
+        wait_for_others(r, c, pitch, count[1] * count[2])
+        if last_residue(&work.axis[1], r.start_h, residue[1]):
+            store_rows_in_turns(work, r, residue, count[0], count[2])
+            r.streams = r.taps = r.total = 0
+        return
     if not work.b.interleave:
         dst += residue[2] * y.stride[4]
         narrow = False
@@ -247,14 +292,9 @@ cdef void store_class(const Work *work, Results *r, const Py_ssize_t *residue,
                                rows * count[2], staging)
                 jh += rows
         return
-    r.waiting[r.streams] = c
-    r.pitch[r.streams][0], r.pitch[r.streams][1] = pitch[0], pitch[1]
-    r.streams += 1
+    wait_for_others(r, c, pitch, count[2])
     r.taps += residue[4] - residue[3]
-    r.total += count[2]
-    # The last class of these rows that has a position in this block.
-    if residue[2] + 1 == min(work.axis[2].out_step, work.axis[2].result) or positions(
-            &work.axis[2], r.start_w, residue[2] + 1) == 0:
+    if last_residue(&work.axis[2], r.start_w, residue[2]):
         store_streams(work, r, residue, count[0], count[1], staging)
         r.streams = r.taps = r.total = 0
 

@@ -7,19 +7,25 @@
 
 enum { MOST_STREAMS = 64 }; /* residue classes of the last axis */
 
-/* The positions of a row in their order, which classes have by turns. */
+/* Positions in their order, which classes have by turns: a run of them, then `skip` bytes until the
+ * next one. */
 typedef struct {
     const char *at[MOST_STREAMS]; /* the next position of each class, */
     ptrdiff_t pitch;              /* and the bytes to the one after it */
-    ptrdiff_t streams, turn;
+    ptrdiff_t streams, run, skip;
+    ptrdiff_t turn, left;         /* whose turn it is, and for how many positions */
 } Turns;
 
-/* `fixed`: how many classes there are where that is a constant, or 0. */
+/* `fixed`: how many classes there are, of runs of one position, where that is a constant; or 0. */
 INLINE const char *next_position(const int fixed, Turns *t, int number) {
     ptrdiff_t s = fixed ? number % fixed : t->turn;
     const char *at = t->at[s];
     t->at[s] = at + t->pitch;
-    if (!fixed) t->turn = s + 1 < t->streams ? s + 1 : 0;
+    if (!fixed && --t->left == 0) {
+        t->at[s] += t->skip;
+        t->left = t->run;
+        t->turn = s + 1 < t->streams ? s + 1 : 0;
+    }
     return at;
 }
 
@@ -83,28 +89,33 @@ DEFINE_TWO_EACH(raw16, read_raw16)
             HOLD(dst);                                                                             \
         }                                                                                          \
     }                                                                                              \
-    INLINE void turn_rows_##suffix(const int fixed, ptrdiff_t streams, const char *const *src,     \
-                                   ptrdiff_t pitch, ptrdiff_t n, ptrdiff_t channels, char *dst,    \
-                                   ptrdiff_t dst_pitch) {                                          \
-        Turns t = {.pitch = pitch * sum, .streams = streams};                                      \
+    INLINE void turn_rows_##suffix(const int fixed, Turns *t, const char *const *src, ptrdiff_t n, \
+                                   ptrdiff_t channels, char *dst, ptrdiff_t dst_pitch) {           \
         for (ptrdiff_t c = 0; c < channels; c += L, dst += L * dst_pitch) {                        \
             int height = (int)MIN(channels - c, L);                                                \
             ptrdiff_t j = 0;                                                                       \
-            t.turn = 0;                                                                            \
-            for (ptrdiff_t s = 0; s < streams; s++) t.at[s] = src[s] + c * sum;                    \
+            t->turn = 0;                                                                           \
+            t->left = t->run;                                                                      \
+            for (ptrdiff_t s = 0; s < t->streams; s++) t->at[s] = src[s] + c * sum;                \
             for (; height == L && j + L * each <= n; j += L * each)                                \
-                turn_square_##suffix(fixed, &t, L, L * each, dst + j * size, dst_pitch);           \
+                turn_square_##suffix(fixed, t, L, L * each, dst + j * size, dst_pitch);            \
             for (; j < n; j += L * each)                                                           \
-                turn_square_##suffix(fixed, &t, height, MIN(n - j, L * each), dst + j * size,      \
+                turn_square_##suffix(fixed, t, height, MIN(n - j, L * each), dst + j * size,       \
                                      dst_pitch);                                                   \
         }                                                                                          \
     }                                                                                              \
-    static void store_turned_##suffix(ptrdiff_t streams, const char *const *src, ptrdiff_t pitch,  \
-                                      ptrdiff_t n, ptrdiff_t channels, char *dst,                  \
-                                      ptrdiff_t dst_pitch) {                                       \
-        if (streams == 1) turn_rows_##suffix(1, 1, src, pitch, n, channels, dst, dst_pitch);       \
-        else if (streams == 2) turn_rows_##suffix(2, 2, src, pitch, n, channels, dst, dst_pitch);  \
-        else turn_rows_##suffix(0, streams, src, pitch, n, channels, dst, dst_pitch);              \
+    static void store_turned_##suffix(ptrdiff_t streams, ptrdiff_t run, ptrdiff_t skip,            \
+                                      const char *const *src, ptrdiff_t pitch, ptrdiff_t n,        \
+                                      ptrdiff_t channels, char *dst, ptrdiff_t dst_pitch) {        \
+        Turns t = {.pitch = pitch * sum, .streams = streams, .run = run, .skip = skip * pitch * sum};\
+        if (run == 1) { /* gaps between all positions are a larger pitch */                        \
+            t.pitch += t.skip;                                                                     \
+            t.skip = 0;                                                                            \
+        }                                                                                          \
+        if (streams == 1 && t.skip == 0) turn_rows_##suffix(1, &t, src, n, channels, dst, dst_pitch);\
+        else if (streams == 2 && run == 1)                                                         \
+            turn_rows_##suffix(2, &t, src, n, channels, dst, dst_pitch);                           \
+        else turn_rows_##suffix(0, &t, src, n, channels, dst, dst_pitch);                          \
     }
 DEFINE_TURNED(f32, vec_f32, LANES_F32, square_f32, 1, 4, 4)
 DEFINE_TURNED(f64, vec_f64, LANES_F64, square_f64, 1, 8, 8)
@@ -112,12 +123,15 @@ DEFINE_TURNED(f16, vec_f32, LANES_F32, square_f32, 2, 4, 2)
 DEFINE_TURNED(bf16, vec_f32, LANES_F32, square_f32, 2, 4, 2)
 DEFINE_TURNED(raw16, vec_f32, LANES_F32, square_f32, 2, 2, 2)
 
-/* dst[channel][j * streams + s] = src[s][j][channel], n positions in all, rounded once. `pitch` is
- * elements of src, `dst_pitch` bytes. */
-static void store_turned(int dtype, ptrdiff_t streams, const char *const *src, ptrdiff_t pitch,
-                         ptrdiff_t n, ptrdiff_t channels, char *dst, ptrdiff_t dst_pitch) {
-    if (dtype == RAW16) store_turned_raw16(streams, src, pitch, n, channels, dst, dst_pitch);
-    else BY_DTYPE(dtype, store_turned, streams, src, pitch, n, channels, dst, dst_pitch);
+/* To rows of n positions for each channel, rounded once. Class s has its first position at src[s], the
+ * others of a run `pitch` elements apart, and `skip` positions between runs. `dst_pitch` in bytes. */
+static void store_turned(int dtype, ptrdiff_t streams, ptrdiff_t run, ptrdiff_t skip,
+                         const char *const *src, ptrdiff_t pitch, ptrdiff_t n, ptrdiff_t channels,
+                         char *dst, ptrdiff_t dst_pitch) {
+    if (dtype == RAW16)
+        store_turned_raw16(streams, run, skip, src, pitch, n, channels, dst, dst_pitch);
+    else
+        BY_DTYPE(dtype, store_turned, streams, run, skip, src, pitch, n, channels, dst, dst_pitch);
 }
 
 #endif

@@ -179,13 +179,16 @@ cdef Py_ssize_t joined_rows(const Work *work, Py_ssize_t h, Py_ssize_t y,
     cdef const Axis *height = &work.source[1]
     cdef const Axis *width = &work.source[2]
     cdef const Tensor *x = &work.diff_dst
+    # What is staged of a position: of parts, two squares as deep as tiles.
+    cdef Py_ssize_t staged = strip_rows(work.window_size) * work.window_size
     cdef Py_ssize_t rows = 1
     cdef Py_ssize_t most
     if (width.runs > 1 or width.window != width.source or width.run[1] + start != 0
-            or width.run[3] != 1 or x.stride[3] != width.source * x.stride[4] or work.b.parts > 1):
+            or width.run[3] != 1 or x.stride[3] != width.source * x.stride[4]):
         return 1
-    most = work.b.staging_bytes // (
-        strip_rows(work.window_size) * work.window_size * width.source)
+    if work.b.parts > 1:
+        staged = 2 * DOT_K * element_size(work.b.dtype)
+    most = work.b.staging_bytes // (staged * width.source)
     most = min(most, min(height.window - h, height.source - y))
     while rows < most and height.entry[h + rows] == height.entry[h] + rows:
         rows += 1
