@@ -5,7 +5,7 @@
 #ifndef GRADOPS_TRANSPOSE_H
 #define GRADOPS_TRANSPOSE_H
 
-#include "stream.h"
+#include "deal.h"
 
 /* Lane numbers of __builtin_shufflevector(a, b): of the vector without bit h, and of the one with. */
 #define LOW(l, h, L) (((l) & (h)) ? (L) + (l) - (h) : (l))
@@ -185,6 +185,8 @@ INLINE vec_f32 load_pairs(const uint16_t *even, const uint16_t *odd, __mmask16 m
 static void strip_pairs(int streams, const uint16_t *even, const uint16_t *odd, ptrdiff_t step,
                         char *dst, ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,
                         ptrdiff_t cols) {
+    if (place && rows == 16 && step == cols && deal_pairs(streams, even, odd, cols, dst, place))
+        return;
     for (ptrdiff_t c = 0; c < cols; c += 16) {
         ptrdiff_t width = cols - c < 16 ? cols - c : 16;
         __mmask16 mask = (__mmask16)(0xffffu >> (16 - width));
@@ -236,6 +238,9 @@ static void transpose_to(int streams, int size, const void *src, ptrdiff_t src_p
         if (size == 8)
             strip_f64(streams, (const double *)src + r * src_pitch, src_pitch, (double *)dst + r,
                       dst_pitch, place, height, cols);
+        else if (size == 4 && place && height == 16 && src_pitch == cols
+                 && deal_rows(streams, (const float *)src + r * cols, cols, (float *)dst + r, place))
+            continue;
         else if (size == 4)
             strip_f32(streams, (const float *)src + r * src_pitch, src_pitch, (float *)dst + r,
                       dst_pitch, place, height, cols);
