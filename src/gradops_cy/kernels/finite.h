@@ -1,46 +1,52 @@
-/* Whether x[0..n) holds neither NaN nor Inf: x-x is 0 for finite x and NaN for the others. */
+/* Whether there is neither NaN nor Inf. */
 #ifndef GRADOPS_FINITE_H
 #define GRADOPS_FINITE_H
 
 #include "half.h"
 
-static int all_finite(int f64, const void *x, ptrdiff_t n) {
-    int bad = 0;
-    if (f64) {
-        const double *d = x;
-        for (ptrdiff_t i = 0; i < n; i++) bad |= !(d[i] - d[i] == 0);
-    } else {
-        const float *f = x;
-        for (ptrdiff_t i = 0; i < n; i++) bad |= !(f[i] - f[i] == 0);
+/* As integers, magnitudes have the order of their numbers; a vector at a time, the largest is found. */
+#define DEFINE_ALL_BELOW(suffix, type)                                                             \
+    typedef type bits_##suffix __attribute__((may_alias));                                         \
+    INLINE int all_below_##suffix(type infinity, const void *x, ptrdiff_t n) {                     \
+        const bits_##suffix *bits = x;                                                             \
+        type most = 0;                                                                             \
+        for (ptrdiff_t i = 0; i < n; i++) {                                                        \
+            type magnitude = bits[i] & ((type)~(type)0 >> 1);                                      \
+            most = magnitude > most ? magnitude : most;                                            \
+        }                                                                                          \
+        return most < infinity;                                                                    \
     }
-    return !bad;
+DEFINE_ALL_BELOW(16, uint16_t)
+DEFINE_ALL_BELOW(32, uint32_t)
+DEFINE_ALL_BELOW(64, uint64_t)
+
+static int all_finite(int f64, const void *x, ptrdiff_t n) {
+    return f64 ? all_below_64(0x7ffull << 52, x, n) : all_below_32(0x7f800000, x, n);
+}
+
+static int all_finite_bf16(const uint16_t *x, ptrdiff_t n) { return all_below_16(0x7f80, x, n); }
+
+/* Of tensor elements. */
+static int all_finite_of(int dtype, const void *x, ptrdiff_t n) {
+    if (dtype == F16) return all_below_16(0x7c00, x, n);
+    return dtype == BF16 ? all_finite_bf16(x, n) : all_finite(dtype == F64, x, n);
 }
 
 /* Of rows of floats, whole vectors: beyond n they hold what is finite if the row is. */
 static int rows_finite(const float *x, ptrdiff_t pitch, ptrdiff_t rows, ptrdiff_t n) {
     vec_f32 zero = {0};
-    int bad = 0;
     for (ptrdiff_t r = 0; r < rows; r++)
         for (ptrdiff_t i = 0; i < n; i += LANES_F32) {
             vec_f32 v = *(const vec_f32 *)(x + r * pitch + i);
             zero += v - v;
         }
+#if VECTOR_BYTES == 64
+    return !_mm512_cmp_ps_mask((__m512)zero, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+#else
+    int bad = 0;
     for (int l = 0; l < LANES_F32; l++) bad |= !(zero[l] == 0);
     return !bad;
-}
-
-/* Of 16-bit elements with such bits of exponent. */
-INLINE int all_below(uint16_t exponent, const uint16_t *x, ptrdiff_t n) {
-    int bad = 0;
-    for (ptrdiff_t i = 0; i < n; i++) bad |= (x[i] & exponent) == exponent;
-    return !bad;
-}
-
-static int all_finite_bf16(const uint16_t *x, ptrdiff_t n) { return all_below(0x7f80, x, n); }
-
-static int all_finite_of(int dtype, const void *x, ptrdiff_t n) {
-    if (dtype == F16) return all_below(0x7c00, x, n);
-    return dtype == BF16 ? all_finite_bf16(x, n) : all_finite(dtype == F64, x, n);
+#endif
 }
 
 #endif

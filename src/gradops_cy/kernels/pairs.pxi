@@ -46,9 +46,10 @@ cdef inline void zip_stretch(const Work *work, const Stretch *stretch, const cha
     cdef Py_ssize_t pitch = DOT_K // 2 * work.b.pair_pitch
     cdef Py_ssize_t count = stretch.high - stretch.low
     cdef Py_ssize_t part
-    for part in range(work.b.parts):
-        memset(dst + part * pitch + 4 * stretch.begin, 0, 4 * (stretch.low - stretch.begin))
-        memset(dst + part * pitch + 4 * stretch.high, 0, 4 * (stretch.end - stretch.high))
+    if count < stretch.end - stretch.begin:
+        for part in range(work.b.parts):
+            memset(dst + part * pitch + 4 * stretch.begin, 0, 4 * (stretch.low - stretch.begin))
+            memset(dst + part * pitch + 4 * stretch.high, 0, 4 * (stretch.end - stretch.high))
     if count == 0:
         return
     dst += 4 * stretch.low

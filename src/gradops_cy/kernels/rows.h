@@ -105,13 +105,18 @@ static void copy_rows(const char *src, ptrdiff_t src_pitch, char *dst, ptrdiff_t
         for (ptrdiff_t i = 0; i < rows; i++)                                                       \
             load_row_##suffix(src + i * src_pitch, size, n, dst + i * dst_pitch);                  \
     }
-#define DEFINE_STORE_ROWS(suffix, real, size)                                                      \
+#define DEFINE_STORE_ROWS(suffix, real, vec, lanes, size)                                          \
     static void store_rows_##suffix(const real *src, ptrdiff_t src_pitch, char *dst,               \
                                     ptrdiff_t dst_pitch, ptrdiff_t rows, ptrdiff_t n,              \
                                     int accumulate) {                                              \
         if (src_pitch == n && dst_pitch == n * size) { /* one row after the other */               \
             n *= rows;                                                                             \
             rows = 1;                                                                              \
+        }                                                                                          \
+        if (n == 2 * lanes && !accumulate) { /* rows of AMX tiles */                               \
+            for (ptrdiff_t i = 0; i < rows; i++, src += src_pitch, dst += dst_pitch)               \
+                write_##suffix##_pair(dst, *(const vec *)src, *(const vec *)(src + lanes));        \
+            return;                                                                                \
         }                                                                                          \
         for (ptrdiff_t i = 0; i < rows; i++)                                                       \
             store_row_##suffix(src + i * src_pitch, 1, dst + i * dst_pitch, size, n, accumulate);  \
@@ -136,10 +141,10 @@ DEFINE_LOAD_ROWS(f16, float, 2)
 DEFINE_LOAD_ROWS(bf16, float, 2)
 DEFINE_LOAD_ROWS(f64, double, 8)
 
-DEFINE_STORE_ROWS(f32, float, 4)
-DEFINE_STORE_ROWS(f16, float, 2)
-DEFINE_STORE_ROWS(bf16, float, 2)
-DEFINE_STORE_ROWS(f64, double, 8)
+DEFINE_STORE_ROWS(f32, float, vec_f32, LANES_F32, 4)
+DEFINE_STORE_ROWS(f16, float, vec_f32, LANES_F32, 2)
+DEFINE_STORE_ROWS(bf16, float, vec_f32, LANES_F32, 2)
+DEFINE_STORE_ROWS(f64, double, vec_f64, LANES_F64, 8)
 
 INLINE void load_row_raw16(const char *src, ptrdiff_t stride, ptrdiff_t n, uint16_t *dst) {
     ptrdiff_t j = 0;

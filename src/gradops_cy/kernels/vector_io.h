@@ -160,7 +160,20 @@ INLINE void write_bf16(char *p, vec_f32 v, int n) {
 
 #endif
 
-/* Two vectors: one test and one store. */
+/* Two vectors. */
+INLINE void write_f32_pair(char *p, vec_f32 v0, vec_f32 v1) {
+    write_f32(p, v0, LANES_F32);
+    write_f32(p + VECTOR_BYTES, v1, LANES_F32);
+}
+INLINE void write_f64_pair(char *p, vec_f64 v0, vec_f64 v1) {
+    write_f64(p, v0, LANES_F64);
+    write_f64(p + VECTOR_BYTES, v1, LANES_F64);
+}
+INLINE void write_f16_pair(char *p, vec_f32 v0, vec_f32 v1) {
+    write_f16(p, v0, LANES_F32);
+    write_f16(p + 2 * LANES_F32, v1, LANES_F32);
+}
+/* One test and one store. */
 INLINE void write_bf16_pair(char *p, vec_f32 v0, vec_f32 v1) {
 #if VECTOR_BYTES == 64 && defined(__AVX512BF16__)
     if (!(_mm512_fpclass_ps_mask((__m512)v0, BF16_DIFFERS)
