@@ -67,7 +67,7 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     room = RING_BYTES * (2 if choice.boxed else 1)
     while choice.kernel == GROUPED and first.block[2] > 1 and _spread_bytes(first) > room:
         first = first.evened(2, first.block[2] - 1)
-    return _split_for_threads(_grow(_fit_workspace(first)), num_threads)
+    return _split_for_threads(_by_channels(_grow(_fit_workspace(first))), num_threads)
 
 
 def _workspace(choice: Choice, positions: int = BLOCK_POSITIONS) -> int:
@@ -256,6 +256,23 @@ def _grow(found: Cut) -> Cut:
     if grown.scratch_bytes > _workspace(found.choice):
         grown = found.reblocked(_grown(found, partial(_fits, found)))
     return grown.evened(1, grown.block[1]).evened(0, grown.block[0])
+
+
+def _by_channels(found: Cut) -> Cut:
+    """Cut channels instead of an image where weights are more than the caches hold.
+
+    Blocks of positions read all weights each; ranges of channels share a window or, where sums are
+    cut, fill it once each.
+    """
+    choice = found.choice
+    whole = found.reblocked(choice.counts)
+    heavy = choice.tiled and _weights_bytes(found) > _workspace(choice)
+    if not heavy or found.direct or whole.block == found.block:
+        return found
+    most = len(whole.blocks) if whole.chunk >= choice.problem.output_channels else 2
+    while whole.scratch_bytes > _workspace(choice) and whole.channel_splits < most:
+        whole = _split_channels(whole)
+    return whole if whole.scratch_bytes <= _workspace(choice) else found
 
 
 def _fits(found: Cut, block: Triple) -> bool:

@@ -33,10 +33,7 @@ typedef struct {
 
 /* Whether rows of n sums are finite, those of parts scaled back. */
 static int check_rows(int parts, float *sums, ptrdiff_t pitch, ptrdiff_t rows, ptrdiff_t n) {
-    int fine = 1;
-    if (parts == 1) return rows_finite(sums, pitch, rows, n);
-    for (ptrdiff_t i = 0; i < rows; i++) fine &= unsplit(sums + i * pitch, n);
-    return fine;
+    return parts == 1 ? rows_finite(sums, pitch, rows, n) : unsplit(sums, pitch, rows, n);
 }
 
 static void store_waiting(Meanwhile *m, ptrdiff_t rows) {

@@ -282,7 +282,7 @@ cdef int run_scatter(const Work *work, const Task *task, Py_ssize_t group,
                 p.w += p.width
             p.h += p.rows
     if work.b.parts > 1:
-        fine &= unsplit(<float *> box.sums, work.b.box_bytes // work.size)
+        fine &= unsplit(<float *> box.sums, 0, 1, work.b.box_bytes // work.size)
     if work.b.along_rows:
         store_box_rows(work, task, group, &box, &s)
     else:

@@ -96,14 +96,17 @@ static void split_rows(int dtype, const float *rows, ptrdiff_t width, char *dst)
     }
 }
 
-/* Sums of products of scaled parts as they should be; returns whether all are finite. */
-static int unsplit(float *x, ptrdiff_t n) {
-    int bad = 0;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        bad |= !(x[i] - x[i] == 0);
-        x[i] *= UNSPLIT_SCALE;
-    }
-    return !bad;
+/* Rows of n sums of products of scaled parts as they should be; returns whether all are finite. */
+static int unsplit(float *x, ptrdiff_t pitch, ptrdiff_t rows, ptrdiff_t n) {
+    vec_f32 zero = {0};
+    for (ptrdiff_t r = 0; r < rows; r++, x += pitch)
+        for (ptrdiff_t i = 0; i < n; i += 16) {
+            ptrdiff_t count = MIN(n - i, 16);
+            vec_f32 v = load_first_f32(x + i, count);
+            zero += v - v;
+            store_first_f32(x + i, v * UNSPLIT_SCALE, count);
+        }
+    return !_mm512_cmp_ps_mask((__m512)zero, _mm512_setzero_ps(), _CMP_NEQ_UQ);
 }
 
 #else
@@ -122,8 +125,8 @@ static void zip_split(int dtype, const char *low, const char *high, ptrdiff_t n,
 static void split_step(int dtype, const float *row, char *dst, ptrdiff_t pitch) {
     (void)dtype, (void)row, (void)dst, (void)pitch;
 }
-static int unsplit(float *x, ptrdiff_t n) {
-    (void)x, (void)n;
+static int unsplit(float *x, ptrdiff_t pitch, ptrdiff_t rows, ptrdiff_t n) {
+    (void)x, (void)pitch, (void)rows, (void)n;
     return 0;
 }
 

@@ -11,7 +11,7 @@ cdef extern from "split.h" nogil:
                    Py_ssize_t pitch) noexcept
     void split_step(int dtype, const float *row, char *dst, Py_ssize_t pitch) noexcept
     void split_rows(int dtype, const float *rows, Py_ssize_t width, char *dst) noexcept
-    int unsplit(float *x, Py_ssize_t n) noexcept
+    int unsplit(float *x, Py_ssize_t pitch, Py_ssize_t rows, Py_ssize_t n) noexcept
 
 
 cdef void split_run(const Work *work, const char *src, Py_ssize_t src_step, char *dst,
