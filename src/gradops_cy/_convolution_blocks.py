@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from math import gcd, prod
 
@@ -137,11 +137,20 @@ def _channel_blocks(choice: Choice, nv: int) -> tuple[list[ChannelBlock], int]:
         COLUMNS: (1, choice.tiles.shapes[nv]),
         DOT: (DOT_COLUMNS, nv),
     }[choice.panel_kernel]
+    outputs = problem.output_channels
+    reduction = taps * (up(outputs, choice.unit) // choice.abreast if choice.dot else outputs)
+    return _even_blocks(inputs, unit, limit, reduction)
+
+
+# Calls of many lengths share them.
+@lru_cache(maxsize=64)
+def _even_blocks(
+    inputs: int, unit: int, limit: int, reduction: int
+) -> tuple[list[ChannelBlock], int]:
+    """Return even blocks of up to `limit` units of channels, of which each has so many products."""
     units = -(-inputs // unit)
     count = -(-units // limit)
     edges = [units * i // count for i in range(count + 1)]
-    outputs = problem.output_channels
-    reduction = taps * (up(outputs, choice.unit) // choice.abreast if choice.dot else outputs)
     blocks = [
         ChannelBlock(a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction)
         for a, b in pairwise(edges)

@@ -34,19 +34,14 @@ static int all_finite_of(int dtype, const void *x, ptrdiff_t n) {
 
 /* Of rows of floats, whole vectors: beyond n they hold what is finite if the row is. */
 static int rows_finite(const float *x, ptrdiff_t pitch, ptrdiff_t rows, ptrdiff_t n) {
-    vec_f32 zero = {0};
-    for (ptrdiff_t r = 0; r < rows; r++)
-        for (ptrdiff_t i = 0; i < n; i += LANES_F32) {
-            vec_f32 v = *(const vec_f32 *)(x + r * pitch + i);
-            zero += v - v;
-        }
-#if VECTOR_BYTES == 64
-    return !_mm512_cmp_ps_mask((__m512)zero, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-#else
-    int bad = 0;
-    for (int l = 0; l < LANES_F32; l++) bad |= !(zero[l] == 0);
-    return !bad;
-#endif
+    int fine = 1;
+    n = (n + LANES_F32 - 1) / LANES_F32 * LANES_F32;
+    if (pitch == n) { /* one row after the other */
+        n *= rows;
+        rows = 1;
+    }
+    for (ptrdiff_t r = 0; r < rows; r++) fine &= all_below_32(0x7f800000, x + r * pitch, n);
+    return fine;
 }
 
 #endif

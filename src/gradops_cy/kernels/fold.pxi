@@ -4,8 +4,8 @@
 cdef extern from "fold.h" nogil:
     enum:
         BLOCK_PITCH
-    Py_ssize_t join_runs(const float *sums, Py_ssize_t first, Py_ssize_t n, Py_ssize_t count,
-                         char *dst) noexcept
+    Py_ssize_t join_runs(const float *sums, Py_ssize_t rows, Py_ssize_t n, Py_ssize_t count,
+                         char *dst, Py_ssize_t row_step) noexcept
 
 
 cdef void store_blocks(const Work *work, const char *c, Py_ssize_t pitch, Py_ssize_t rows,
@@ -26,10 +26,10 @@ cdef void store_blocks(const Work *work, const char *c, Py_ssize_t pitch, Py_ssi
     cdef char *line = staging + BLOCK_PITCH * blocks * size
     cdef const char *src[BLOCK_PITCH]
     if y.stride[1] == unit and step == channels * unit:
+        j = 0
+        if dtype == BF16 and run < BLOCK_PITCH:
+            j = join_runs(<const float *> c, rows, run, whole, dst, row_step)
         for row in range(rows):
-            j = 0
-            if dtype == BF16 and run < BLOCK_PITCH:
-                j = join_runs(<const float *> c, row * run, run, whole, dst + row * row_step)
             store_rows(dtype, c + (j * pitch + row * run) * size, pitch,
                        dst + row * row_step + j * y.stride[4], y.stride[4], whole - j, run, 0)
             store_row(dtype, c + (whole * pitch + row * run) * size, 1,
