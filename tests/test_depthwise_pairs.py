@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradops_cy
-from gradops_cy import _isa
+from gradops_cy import _convolution_depthwise, _isa
 from gradops_cy._convolution_depthwise import pairs_columns, pairs_rows
 from tests import forced
 from tests.cases import POINTWISE, every_format
@@ -63,6 +63,13 @@ def test_which_columns_are_paired(kernel, stride, columns):
     assert not pairs_columns(replace(problem, dtype=1), True)
 
 
+@pytest.fixture
+def costs_of_zen4(monkeypatch):
+    """Choose what goes along rows as on Zen 4, whatever the processor is."""
+    monkeypatch.setattr(_convolution_depthwise, "ZEN4", True)
+    yield from forced.other_plans()
+
+
 @pytest.mark.parametrize(
     ("channels", "data_format", "pairs"),
     [
@@ -71,7 +78,7 @@ def test_which_columns_are_paired(kernel, stride, columns):
         (48, "NCX", "positions, columns"),
     ],
 )
-def test_what_plans_tell(channels, data_format, pairs):
+def test_what_plans_tell(costs_of_zen4, channels, data_format, pairs):
     case = case_of((5, 5), channels=channels, dst=(28, 28), data_format=data_format)
     plan = gradops_cy.convolution_backward_data_plan(
         case.shape,
