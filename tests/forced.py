@@ -4,7 +4,15 @@ import numpy as np
 
 from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_choice as choice
+from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
+
+CHANNELS_LAST = kernels.Layout(True, True, False, False, 0, False)
+
+
+def choice_of(problem, layout=CHANNELS_LAST, assumed=kernels.MODERATE):
+    """Return what is chosen for a problem."""
+    return choice.choose(problem, layout, assumed, choice.dot_parts(problem, assumed, False))
 
 
 def other_plans():

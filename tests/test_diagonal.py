@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_diagonal as diagonal
 from gradops_cy import _convolution_kernels as kernels
 from tests import forced
@@ -25,7 +24,6 @@ FEW = {
     "groups that no number divides": layer("4-4-11-3-1-1", groups=13),
     "one axis": replace(sequence(8, 8, 60, kernel=3, begin=1, end=1), groups=8),
 }
-LAST = kernels.Layout(True, True, False, False, 0, False)
 PROBLEM = replace(
     POINTWISE,
     dtype=2,
@@ -81,9 +79,8 @@ def test_sums_that_overflow_stay_in_their_group(joined, data_format):
     np.testing.assert_allclose(after[:, 8:], before[:, 8:], rtol=2**-7, atol=2**-7)
 
 
-def choice_of(case, layout=LAST, assumed=kernels.MODERATE):
-    problem = replace(PROBLEM, **case)
-    return choice.choose(problem, layout, assumed, choice.dot_parts(problem, assumed, False))
+def choice_of(case, **given):
+    return forced.choice_of(replace(PROBLEM, **case), **given)
 
 
 @pytest.mark.skipif(not kernels.tiles_of(False).amx, reason="no AMX")
@@ -92,6 +89,6 @@ def test_which_groups_are_joined():
     assert choice_of({"batch": 1}).diagonal == choice_of({"batch": 99}).diagonal == 4
     assert choice_of({"diff_src": (1, 9, 9), "diff_dst": (1, 9, 9)}).diagonal == 1
     assert choice_of({"groups": 3, "diff_src_channels": 24, "diff_dst_channels": 24}).diagonal == 3
-    assert choice_of({}, LAST._replace(accumulate=True)).diagonal == 1
+    assert choice_of({}, layout=forced.CHANNELS_LAST._replace(accumulate=True)).diagonal == 1
     assert choice_of({}, assumed=kernels.FINITE).diagonal == 1
     assert choice_of({"dtype": 0}).diagonal == 1

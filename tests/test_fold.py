@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_fold as fold
 from gradops_cy import _convolution_kernels as kernels
 from tests import forced
@@ -42,7 +41,6 @@ FEW = {
     "one axis": sequence(1, 64, 300, kernel=9, stride=1, begin=4, end=4),
     "one axis s2": sequence(3, 32, 149, kernel=8, stride=2, begin=3, end=2),
 }
-LAST = kernels.Layout(True, True, False, False, 0, False)
 PROBLEM = replace(
     POINTWISE,
     dtype=2,
@@ -87,9 +85,8 @@ def test_values_reach_what_they_touch_alone(folded, case, value, data_format):
     forced.assert_value_reaches_what_it_touches(in_format(case, data_format, "bf16"), value)
 
 
-def choice_of(case, layout=LAST, assumed=kernels.MODERATE):
-    problem = replace(PROBLEM, **case)
-    return choice.choose(problem, layout, assumed, choice.dot_parts(problem, assumed, False))
+def choice_of(case, **given):
+    return forced.choice_of(replace(PROBLEM, **case), **given)
 
 
 @pytest.mark.skipif(not kernels.tiles_of(False).amx, reason="no AMX")
@@ -99,7 +96,7 @@ def test_which_layers_are_folded():
     assert choice_of({"strides": (1, 1, 1), "diff_dst": (1, 224, 224)}).fold == (1, 5)
     assert choice_of({"diff_dst_channels": 1024, "kernel": (1, 3, 3)}).fold == (1, 1)
     assert choice_of({"diff_src_channels": 9}).fold == (1, 1)
-    assert choice_of({}, LAST._replace(accumulate=True)).fold == (1, 1)
+    assert choice_of({}, layout=forced.CHANNELS_LAST._replace(accumulate=True)).fold == (1, 1)
     assert choice_of({}, assumed=kernels.FINITE).fold == (1, 1)
     assert choice_of({"dtype": 0}).fold == (1, 1)
 

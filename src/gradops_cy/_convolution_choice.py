@@ -60,7 +60,7 @@ class Choice:
     """The kernel of a problem in one layout, and what follows from it alone."""
 
     given: ConvProblem
-    problem: ConvProblem  # the one given, what unfolding it leaves, of groups abreast or of pairs
+    problem: ConvProblem  # the one given, unfolded or folded, of groups abreast or of pairs
     layout: Layout
     assumed: int
     tiles: Tiles
@@ -185,7 +185,7 @@ class Choice:
 
     @property
     def checks(self) -> bool:
-        """Whether sums have to be finite: those of parts, and those with zeros of other groups."""
+        """Whether sums have to be finite: of parts, or with zeros of other groups or pixels."""
         return self.parts > 1 or self.diagonal > 1 or self.folds
 
     @property

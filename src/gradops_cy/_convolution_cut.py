@@ -133,17 +133,16 @@ class Cut:
         return choice.direct and not partial and not joined
 
     @property
+    def all_classes(self) -> bool:
+        """Whether a task computes all residue classes of its positions."""
+        return self.class_splits == 1 and not self.choice.zero_first
+
+    @property
     def interleave(self) -> bool:
         """Whether residue classes that share their rows are stored together."""
         choice = self.choice
         scattered = choice.out_steps[2] > 1 and not choice.layout.diff_src_channels_last
-        return scattered and self.class_splits == 1 and not choice.zero_first
-
-    @property
-    def row_turns(self) -> bool:
-        """Whether residue classes that share a plane, row by row, may be stored together."""
-        choice = self.choice
-        return choice.out_steps[2] == 1 and self.class_splits == 1 and not choice.zero_first
+        return scattered and self.all_classes
 
     @property
     def rounded(self) -> bool:

@@ -29,7 +29,8 @@ DOT_ROWS, DOT_COLUMNS, DOT_K = 16, 16, 32
 # How many times as fast as float32 without AMX.
 DOT_RATE = 1.8
 # What a plan takes for granted of the values; whatever breaks it takes another plan. That sums of
-# bfloat16 parts, or beside zeros of other groups, are finite, that the weights are, or nothing.
+# bfloat16 parts, or with zeros of other groups or pixels, are finite, that the weights are, or
+# nothing.
 MODERATE, FINITE, NOTHING = range(3)
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
 BESIDE = 64

@@ -172,7 +172,7 @@ class Plan:
             "rounded": int(cut.rounded),
             "exact_halo": int(choice.exact_halo),
             "interleave": int(cut.interleave),
-            "row_turns": int(cut.row_turns),
+            "all_classes": int(cut.all_classes),
             "parts": choice.parts,
             "broadcast": choice.broadcast,
             "paired": int(choice.paired),

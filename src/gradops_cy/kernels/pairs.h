@@ -9,10 +9,9 @@ static void zip_pairs(const uint16_t *even, const uint16_t *odd, uint32_t *dst, 
     ptrdiff_t i = 0;
 #if VECTOR_BYTES == 64
     for (; i < n; i += 16) {
-        __mmask16 mask = (__mmask16)(n - i < 16 ? 0xffffu >> (16 - (n - i)) : 0xffffu);
-        __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, even + i));
-        __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, odd + i));
-        _mm512_mask_storeu_epi32(dst + i, mask, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+        ptrdiff_t count = MIN(n - i, 16);
+        __mmask16 mask = (__mmask16)(0xffffu >> (16 - count));
+        store_first_f32((float *)(dst + i), load_pairs(even + i, odd + i, mask), count);
     }
 #endif
     for (; i < n; i++) dst[i] = even[i] | (uint32_t)odd[i] << 16;

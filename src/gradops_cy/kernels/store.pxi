@@ -42,8 +42,7 @@ cdef void expect_results(const Work *work, const Task *task, Py_ssize_t group,
     if channels_first(work):
         r.channel_pitch, r.position_pitch = work.b.result_pitch, 1
     r.dst = y.data + task.image * y.stride[0]
-    if not folds(work):
-        r.dst += (group * work.b.input_channels + first) * y.stride[1]
+    r.dst += (group * work.b.input_channels + first) * y.stride[1]
     for axis in range(3):
         r.step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
         r.dst += task.start[axis] * r.step[axis]
@@ -161,51 +160,45 @@ cdef void store_streams(const Work *work, const Results *r, const Py_ssize_t *re
     """
     cdef Tensor y = work.diff_src
     cdef Py_ssize_t size = work.size
-    cdef Py_ssize_t strip = 1 if r.position_pitch == 1 else TRANSPOSE_ROWS
-    cdef Py_ssize_t most = (r.total + r.streams - 1) // r.streams
-    cdef char *line = staging + r.streams * TRANSPOSE_ROWS * most * size
+    cdef int sums = F64 if work.f64 else F32
+    cdef bint turned = r.position_pitch != 1
+    cdef Py_ssize_t strip = TRANSPOSE_ROWS if turned else 1
     cdef bint dense = y.stride[4] == element_size(work.b.dtype) and not work.accumulate
     cdef bint direct = dense and y.stride[4] == size
-    cdef Py_ssize_t jd, jh, j, i, s, width, count
+    cdef Py_ssize_t jd, jh, j, i, s, width
     cdef const char *src[MOST_STREAMS]
     cdef char *dst
     for jd in range(planes):
         for jh in range(rows):
             dst = r.dst + jd * r.step[0] + jh * r.step[1] + residue[0] * y.stride[2]
             dst += residue[1] * y.stride[3]
-            j = 0
             # Strides beyond the kernel leave rows that nothing is added to.
-            while dense and r.taps == 0 and j < r.channels:
-                memset(dst + j * y.stride[1], 0, r.total * y.stride[4])
-                j += 1
-            if dense and r.position_pitch != 1 and j < r.channels:
-                for s in range(r.streams):
-                    src[s] = r.waiting[s] + size * r.position_pitch * (
-                        jd * r.pitch[s][0] + jh * r.pitch[s][1])
+            if dense and r.taps == 0:
+                for j in range(r.channels):
+                    memset(dst + j * y.stride[1], 0, r.total * y.stride[4])
+                continue
+            for s in range(r.streams):
+                src[s] = r.waiting[s] + size * r.position_pitch * (
+                    jd * r.pitch[s][0] + jh * r.pitch[s][1])
+            if dense and turned:
                 store_turned(work.b.dtype, r.streams, 1, 0, src, r.position_pitch, r.total, r.channels,
                              dst, y.stride[1])
                 continue
+            j = 0
             while j < r.channels:
                 width = min(strip, r.channels - j)
+                if turned:
+                    store_turned(sums, r.streams, 1, 0, src, r.position_pitch, r.total, width, staging,
+                                 r.total * size)
+                else:
+                    interleave(size, r.streams, src, r.total,
+                               dst + j * y.stride[1] if direct else staging)
+                if not direct:
+                    for i in range(width):
+                        store_row(work.b.dtype, staging + i * r.total * size, 1,
+                                  dst + (j + i) * y.stride[1], y.stride[4], r.total, work.accumulate)
                 for s in range(r.streams):
-                    src[s] = r.waiting[s] + size * (
-                        j * r.channel_pitch
-                        + (jd * r.pitch[s][0] + jh * r.pitch[s][1]) * r.position_pitch)
-                    if r.position_pitch != 1:
-                        count = (r.total - s + r.streams - 1) // r.streams
-                        transpose(size, src[s], r.position_pitch,
-                                  staging + s * TRANSPOSE_ROWS * most * size, most, NULL, count,
-                                  width)
-                        src[s] = staging + s * TRANSPOSE_ROWS * most * size
-                for i in range(width):
-                    if direct:
-                        interleave(size, r.streams, src, r.total, dst + (j + i) * y.stride[1])
-                    else:
-                        interleave(size, r.streams, src, r.total, line)
-                        store_row(work.b.dtype, line, 1, dst + (j + i) * y.stride[1], y.stride[4],
-                                  r.total, work.accumulate)
-                    for s in range(r.streams):
-                        src[s] += most * size
+                    src[s] += strip * r.channel_pitch * size
                 j += strip
 
 
@@ -226,7 +219,7 @@ cdef inline bint rows_follow(const Work *work, const Results *r,
     cdef Py_ssize_t unit = element_size(work.b.dtype)
     return (r.position_pitch != 1 and not work.accumulate and r.step[2] == unit
             and count[2] * unit < VECTOR_BYTES and work.diff_src.stride[3] == count[2] * unit
-            and (work.b.row_turns or work.axis[1].out_step == 1))
+            and (work.b.all_classes or work.axis[1].out_step == 1))
 
 
 cdef void store_rows_in_turns(const Work *work, const Results *r, const Py_ssize_t *residue,
@@ -309,9 +302,6 @@ cdef int check_class(const Work *work, const Py_ssize_t *count, const Results *r
     cdef float *row
     cdef int fine = 1
     class_pitch(work, count, pitch)
-    # All of their vectors in one run.
-    if r.position_pitch == whole_vectors(work, r.channels):
-        rows, length = 1, rows * r.position_pitch
     for jd in range(count[0]):
         for jh in range(count[1]):
             row = <float *> c + (jd * pitch[0] + jh * pitch[1]) * r.position_pitch

@@ -5,7 +5,7 @@
 
 #include "vector_io.h"
 
-enum { MOST_STREAMS = 64 }; /* residue classes of the last axis */
+enum { MOST_STREAMS = 64 }; /* residue classes that share rows, or a plane */
 
 /* Positions in their order, which classes have by turns: a run of them, then `skip` bytes until the
  * next one. */

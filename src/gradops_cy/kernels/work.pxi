@@ -133,8 +133,8 @@ cdef struct Blocking:
     int flatten
     int rounded         # results in scratch are as they will be stored
     int exact_halo
-    int interleave      # classes of a row are stored together,
-    int row_turns       # or those of a plane, where rows are narrow
+    int interleave      # classes of a row are stored together
+    int all_classes     # of its positions are a task's
     int parts           # of bf16, that DOT tiles multiply: more than one for f16 and f32, or 0
     int broadcast       # GROUPED: lanes of a vector that is of one group, all or half of them; or 0
     int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
