@@ -31,10 +31,12 @@ def test_convolutions_propagate_what_is_not_finite(case, data):
     assert_same_values(result, *exact)
 
 
-# By kernel: matrix products with channels or positions in the lanes, groups side by side.
+# By kernel: matrix products with channels or positions in the lanes, groups side by side. Those of
+# several tiles are stored while the next one multiplies.
 KERNELS = [
     layer("20-20-6-3-1-1"),
     layer("64-64-6-3-1-1"),
+    layer("40-40-20-3-1-1"),
     layer("3-3-6-3-1-1"),
     layer("1-1-6-3-1-1", groups=32),
     layer("2-3-6-3-2-1", groups=16),

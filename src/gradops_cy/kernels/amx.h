@@ -2,7 +2,7 @@
 #ifndef GRADOPS_AMX_H
 #define GRADOPS_AMX_H
 
-#include "meanwhile.h"
+#include "between.h"
 
 /* Tiles 0 to 3 are accumulators, 16x16 floats, 4 and 5 hold `depth` bf16 of positions, 6 and 7 of
  * weights; 5 and 7 hold `tail` if that is not 0. Those of positions, 0 to 5, have `rows` rows; what
@@ -89,23 +89,29 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
                      ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
                      const char *b, char *c, ptrdiff_t c_pitch, int accumulate,
                      Meanwhile *m) {
-    const ptrdiff_t share = m->share, lines = m->lines;
-    const ptrdiff_t tile = MIN(kc, 32) * nv * 32;
+    const ptrdiff_t lines = m->lines, tile = MIN(kc, 32) * nv * 32;
+    ptrdiff_t busy;
+    Between between = share_out(m, taps, (kc + 31) / 32, &busy);
 #define A(t, half, part) _tile_loadd(t, row + 64 * (part) + (half) * 16 * a_pitch, a_pitch)
 #define B(t, half, part) AMX_LOAD_WEIGHTS(t, b + tile * (part) + 64 * (half), nv * 64)
 #define PRODUCT(pp, pw, load_p, load_w) AMX_PRODUCT(A, B, pp, pw, load_p, load_w)
     amx_load(mr, nv, c, c_pitch, accumulate);
-    for (ptrdiff_t t = 0; t < taps; t++) {
-        const char *row = a + offset[t];
-        for (ptrdiff_t k = 0; k < kc; k += 32, row += 64 * parts, b += tile * parts) {
-            AMX_STEP(PRODUCT);
-            meanwhile(m, share, lines);
-        }
+#define EACH_STEP(begin, end, stores)                                                              \
+    for (ptrdiff_t t = begin; t < end; t++) {                                                      \
+        const char *row = a + offset[t];                                                           \
+        for (ptrdiff_t k = 0; k < kc; k += 32, row += 64 * parts, b += tile * parts) {             \
+            AMX_STEP(PRODUCT);                                                                     \
+            if (stores) between = store_share(parts, between, 0, between.share, m);                \
+            ask_ahead(m, lines);                                                                   \
+        }                                                                                          \
     }
+    EACH_STEP(0, busy, 1)
+    EACH_STEP(busy, taps, 0)
     amx_store(mr, nv, c, c_pitch);
 #undef A
 #undef B
 #undef PRODUCT
+#undef EACH_STEP
 }
 
 /* The same of mr*16 positions x 16 channels, one part: a tile of weights meets up to six of positions,
@@ -115,45 +121,55 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
 INLINE void tall_tile(const int mr, const int stream, int inside, int tail, ptrdiff_t taps,
                       ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
                       const char *b, char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
-    const ptrdiff_t share = m->share, lines = m->lines;
-    const ptrdiff_t steps = (kc + 31) / 32, tile = MIN(kc, 32) * 32;
-#define EACH(operation)                                                                            \
+    const ptrdiff_t lines = m->lines, steps = (kc + 31) / 32, tile = MIN(kc, 32) * 32;
+    const ptrdiff_t rounds = inside ? steps : taps, turns = inside ? taps : steps;
+    ptrdiff_t busy;
+    Between between = share_out(m, rounds, turns, &busy);
+#define EACH(operation, ...)                                                                       \
     do {                                                                                           \
-        operation(0, 4);                                                                           \
-        if (mr > 1) operation(1, 5);                                                               \
-        if (mr > 2) operation(2, 4);                                                               \
-        if (mr > 3) operation(3, 5);                                                               \
-        if (mr > 4) operation(4, 4);                                                               \
-        if (mr > 5) operation(5, 5);                                                               \
+        operation(0, 4, __VA_ARGS__);                                                              \
+        if (mr > 1) operation(1, 5, __VA_ARGS__);                                                  \
+        if (mr > 2) operation(2, 4, __VA_ARGS__);                                                  \
+        if (mr > 3) operation(3, 5, __VA_ARGS__);                                                  \
+        if (mr > 4) operation(4, 4, __VA_ARGS__);                                                  \
+        if (mr > 5) operation(5, 5, __VA_ARGS__);                                                  \
     } while (0)
-#define LOAD(i, t) _tile_loadd(i, c + 16 * i * c_pitch, c_pitch)
-#define ZERO(i, t) _tile_zero(i)
-#define STORE(i, t) _tile_stored(i, c + 16 * i * c_pitch, c_pitch)
-#define PRODUCT(i, t, w)                                                                           \
-    do { _tile_loadd(t, row + 16 * i * a_pitch, a_pitch); AMX_DPBF16(i, t, w); } while (0)
+#define LOAD(i, t, ...) _tile_loadd(i, c + 16 * i * c_pitch, c_pitch)
+#define ZERO(i, t, ...) _tile_zero(i)
+#define STORE(i, t, ...) _tile_stored(i, c + 16 * i * c_pitch, c_pitch)
+#define PRODUCT(i, t, w, stores)                                                                   \
+    do {                                                                                           \
+        _tile_loadd(t, row + 16 * i * a_pitch, a_pitch);                                           \
+        AMX_DPBF16(i, t, w);                                                                       \
+        if (stores) between = store_share(1, between, i, i + 1, m);                                \
+    } while (0)
 /* Positions take turns in two tiles, unless these hold sums, or a tail. */
-#define TURNS(i, t) PRODUCT(i, t, 6)
-#define ONE_BY_ONE(i, t) PRODUCT(i, 7, 6)
-#define BESIDE_TAIL(i, t) PRODUCT(i, 4, 6)
-#define TAIL(i, t) PRODUCT(i, 5, 7)
+#define TURNS(i, t, stores) PRODUCT(i, t, 6, stores)
+#define ONE_BY_ONE(i, t, stores) PRODUCT(i, 7, 6, stores)
+#define BESIDE_TAIL(i, t, stores) PRODUCT(i, 4, 6, stores)
+#define TAIL(i, t, stores) PRODUCT(i, 5, 7, stores)
+#define EACH_STEP(begin, end, stores)                                                              \
+    for (ptrdiff_t outer = begin; outer < end; outer++)                                            \
+        for (ptrdiff_t inner = 0; inner < turns; inner++) {                                        \
+            const ptrdiff_t t = inside ? inner : outer, k = inside ? outer : inner;                \
+            const char *row = a + offset[t] + 64 * k;                                              \
+            const char *panel = b + (t * steps + k) * tile;                                        \
+            if (mr <= 4 && tail && k + 1 == steps) {                                               \
+                AMX_LOAD_WEIGHTS(7, panel, 64);                                                    \
+                EACH(TAIL, stores);                                                                \
+            } else {                                                                               \
+                AMX_LOAD_WEIGHTS(6, panel, 64);                                                    \
+                if (mr > 4) EACH(ONE_BY_ONE, stores);                                              \
+                else if (tail) EACH(BESIDE_TAIL, stores);                                          \
+                else EACH(TURNS, stores);                                                          \
+            }                                                                                      \
+            if (stores) between = store_share(1, between, mr, between.share, m);                   \
+            ask_ahead(m, lines);                                                                   \
+        }
     if (accumulate) EACH(LOAD);
     else EACH(ZERO);
-    for (ptrdiff_t outer = 0; outer < (inside ? steps : taps); outer++)
-        for (ptrdiff_t inner = 0; inner < (inside ? taps : steps); inner++) {
-            const ptrdiff_t t = inside ? inner : outer, k = inside ? outer : inner;
-            const char *row = a + offset[t] + 64 * k;
-            const char *panel = b + (t * steps + k) * tile;
-            if (mr <= 4 && tail && k + 1 == steps) {
-                AMX_LOAD_WEIGHTS(7, panel, 64);
-                EACH(TAIL);
-            } else {
-                AMX_LOAD_WEIGHTS(6, panel, 64);
-                if (mr > 4) EACH(ONE_BY_ONE);
-                else if (tail) EACH(BESIDE_TAIL);
-                else EACH(TURNS);
-            }
-            meanwhile(m, share, lines);
-        }
+    EACH_STEP(0, busy, 1)
+    EACH_STEP(busy, rounds, 0)
     EACH(STORE);
 #undef EACH
 #undef LOAD
@@ -164,6 +180,7 @@ INLINE void tall_tile(const int mr, const int stream, int inside, int tail, ptrd
 #undef ONE_BY_ONE
 #undef BESIDE_TAIL
 #undef TAIL
+#undef EACH_STEP
 }
 
 /* mr*16 channels x nv*16 positions: c = sum over taps and k of a[t][channel][k] * b[offset[t]][k]
@@ -173,23 +190,29 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
                       ptrdiff_t kc, const char *a, const char *b, ptrdiff_t b_pitch,
                       const ptrdiff_t *offset, char *c, ptrdiff_t c_pitch, int accumulate,
                       Meanwhile *m) {
-    const ptrdiff_t share = m->share, lines = m->lines;
-    const ptrdiff_t tile = mr * 1024;
+    const ptrdiff_t lines = m->lines, tile = mr * 1024;
+    ptrdiff_t busy;
+    Between between = share_out(m, taps, (kc + 31) / 32, &busy);
 #define A(t, half, part) AMX_LOAD_WEIGHTS(t, a + tile * (part) + 1024 * (half), 64)
 #define B(t, half, part) _tile_loadd(t, row + 16 * b_pitch * (part) + 64 * (half), b_pitch)
 #define PRODUCT(pp, pw, load_p, load_w) AMX_PRODUCT(A, B, pw, pp, load_w, load_p)
     amx_load(mr, nv, c, c_pitch, accumulate);
-    for (ptrdiff_t t = 0; t < taps; t++) {
-        const char *row = b + offset[t];
-        for (ptrdiff_t k = 0; k < kc; k += 32, row += 16 * b_pitch * parts, a += tile * parts) {
-            AMX_STEP(PRODUCT);
-            meanwhile(m, share, lines);
-        }
+#define EACH_STEP(begin, end, stores)                                                              \
+    for (ptrdiff_t t = begin; t < end; t++) {                                                      \
+        const char *row = b + offset[t];                                                           \
+        for (ptrdiff_t k = 0; k < kc; k += 32, row += 16 * b_pitch * parts, a += tile * parts) {   \
+            AMX_STEP(PRODUCT);                                                                     \
+            if (stores) between = store_share(parts, between, 0, between.share, m);                \
+            ask_ahead(m, lines);                                                                   \
+        }                                                                                          \
     }
+    EACH_STEP(0, busy, 1)
+    EACH_STEP(busy, taps, 0)
     amx_store(mr, nv, c, c_pitch);
 #undef A
 #undef B
 #undef PRODUCT
+#undef EACH_STEP
 }
 
 #define AMX_BY_SHAPE(name, parts, mr, nv, stream, ...)                                             \

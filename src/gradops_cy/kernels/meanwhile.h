@@ -1,6 +1,5 @@
 /* What a core does while its tiles multiply: the results before are stored, later panels asked for.
- *
- * A product keeps the tile unit busy for 16 cycles, and leaves all others idle. */
+ * between.h does it between products. */
 #ifndef GRADOPS_MEANWHILE_H
 #define GRADOPS_MEANWHILE_H
 
@@ -25,8 +24,8 @@ typedef struct {
     int fine;                     /* and whether all were */
     ptrdiff_t sums_pitch;         /* elements from row to row of sums */
     ptrdiff_t next, spans, rows;  /* spans that wait, and how many rows they have left */
-    ptrdiff_t share;              /* rows that each step along k stores, */
-    ptrdiff_t lines;              /* and cache lines that it asks for */
+    int between;                  /* whether products of the next tile take turns with them */
+    ptrdiff_t lines;              /* cache lines that a step along k asks for */
     const char *ahead, *ahead_end;
     WaitingRows waiting[WAITING];
 } Meanwhile;
@@ -58,9 +57,8 @@ static void let_wait(Meanwhile *m, void *sums, char *place, ptrdiff_t pitch, ptr
     m->rows += rows;
 }
 
-/* One step along k. */
-INLINE void meanwhile(Meanwhile *m, ptrdiff_t share, ptrdiff_t lines) {
-    if (share) store_waiting(m, share);
+/* Some of the lines that come next, in each step along k. */
+INLINE void ask_ahead(Meanwhile *m, ptrdiff_t lines) {
     if (lines)
         for (ptrdiff_t i = 0; i < lines && m->ahead < m->ahead_end; i++, m->ahead += 64)
             __builtin_prefetch(m->ahead, 0, 2);

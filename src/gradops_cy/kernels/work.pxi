@@ -53,7 +53,7 @@ cdef extern from "meanwhile.h" nogil:
         int fine
         Py_ssize_t sums_pitch
         Py_ssize_t rows
-        Py_ssize_t share
+        int between
         Py_ssize_t lines
         const char *ahead
         const char *ahead_end
