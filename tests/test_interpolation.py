@@ -387,6 +387,24 @@ def test_zero_batch_and_zero_channels_are_empty():
         assert resize_bilinear_v2_grad(dy, shape).shape == shape
 
 
+@every_dtype
+@pytest.mark.parametrize("channels", [1, 3, 5, 16])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("dst", [100, 157, 210, 300, 340])
+def test_chains_are_the_same_in_every_layout(dst, mode, channels, dtype):
+    """Scales from 2 to 8: rows in parts, and in one where taps lie some channels apart."""
+    rng = np.random.default_rng(dst)
+    dy = rng.standard_normal((2, channels, 4, dst)).astype(DTYPES[dtype])
+    first = interpolate_backward((2, channels, 2, 40), dy, mode=mode, data_format="NCX")
+    exact, magnitude = (
+        reference.interpolate_backward(values.astype(np.float64), (2, 40), mode, "half_pixel", None)
+        for values in (dy, np.abs(dy))
+    )
+    assert_close(first, exact, magnitude)
+    last = interpolate_backward((2, 2, 40, channels), np.moveaxis(dy, 1, -1).copy(), mode=mode)
+    assert np.moveaxis(last, -1, 1).tobytes() == first.tobytes()
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_layouts_and_batches_agree_bit_for_bit(seed):
     """Kernels differ in what their lanes are, not in what they compute."""

@@ -24,7 +24,7 @@ from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
-from gradops_cy._resampling_width import WidthTable, width_table
+from gradops_cy._resampling_width import WidthTable, chains, width_table
 
 _kernels = _isa.kernels("resampling")
 _KERNEL_CODES = {
@@ -161,7 +161,11 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     longest = [int(axis.count.max()) for axis in axes]
     permutes = _kernels.WIDTH_LANES > 0 and not problem.computes_f64
     kernel = _kernel(problem, innermost, permutes=permutes)
-    width = _width_table(problem, innermost, axes[2]) if kernel == "width" else None
+    lanes = _kernels.WIDTH_LANES if permutes else 0
+    in_chains = chains(axes[2], lanes, _kernels.COLUMNS_IN_SEQUENCE)
+    width = None
+    if kernel == "width":
+        width = _width_table(problem, innermost, axes[2], in_chains)
     if kernel == "width" and width is None:
         few = innermost == "width" or problem.channels < _KERNEL_WIDTH_CHANNELS
         kernel = "rows" if few else "channels"
@@ -264,6 +268,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             store_dtype=problem.store_dtype,
             result_shape=(problem.batch, problem.channels, *problem.src),
             grads_shape=(problem.batch, problem.channels, *problem.dst),
+            chains=in_chains,
             pixel=pixel,
             group=width.group if width else 1,
             lanes=lanes,
@@ -332,7 +337,7 @@ def _kernel(problem: ResampleProblem, innermost: Innermost, *, permutes: bool) -
 
 
 def _width_table(
-    problem: ResampleProblem, innermost: Innermost, axis: AxisTable
+    problem: ResampleProblem, innermost: Innermost, axis: AxisTable, in_chains: int
 ) -> WidthTable | None:
     """Return the tables of the kernel of widths, or None where another one does better."""
     if axis.count.max() > _kernels.COLUMNS_IN_SEQUENCE or problem.src[2] > _LONGEST_WIDTH:
@@ -347,6 +352,7 @@ def _width_table(
         problem.dst[2],
         pixel,
         group,
+        in_chains,
         lanes=_kernels.WIDTH_LANES,
         reach=_kernels.WIDTH_REACH,
         limit=int(limit),

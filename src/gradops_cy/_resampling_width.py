@@ -2,8 +2,9 @@
 
 A group of rows side by side, each of so many positions of so many channels, is cut into blocks of
 one vector. A block's position i sums the elements ``base + place[i] + k·channels`` of the reduced
-rows for ``k < count[i]``. Blocks that differ in their base alone share a pattern: where the ratio
-of the extents is a small one, as two, that leaves a few patterns for a row of any length.
+rows for ``k < count[i]``. Where its positions lie far apart it has parts, each of which stands
+beside itself for as many taps. Blocks that differ in their base alone share a pattern: where the
+ratio of the extents is a small one, as two, that leaves a few patterns for a row of any length.
 """
 
 from __future__ import annotations
@@ -18,9 +19,6 @@ from gradops_cy._resampling_axis import AxisTable
 
 # Words of a pattern before its places: PATTERN_HEAD of resampling_width.h.
 _HEAD = 16
-# What resampling_phases.h can do, and from how many taps on it is faster.
-_PHASES = (4, 8)
-_FEWEST_TAPS = 3
 
 
 def _scattered(count: int) -> Ints:
@@ -31,13 +29,44 @@ def _scattered(count: int) -> Ints:
     return (mixed ^ mixed >> np.uint64(32) | np.uint64(1)).view(np.intp)
 
 
-def _phases(place: Array, count: Array, weights: Array) -> Ints:
-    """Return the blocks' phases: how far apart their positions begin, if all are alike; else 0."""
-    step = place[:, 1]
-    alike = (place == step[:, None] * np.arange(place.shape[1])).all(axis=1)
-    alike &= (count == count[:, :1]).all(axis=1) & (weights == weights[:, :, :1]).all(axis=(1, 2))
-    alike &= (count[:, 0] >= _FEWEST_TAPS) & np.isin(step, _PHASES)
-    return np.where(alike, step, 0)
+def chains(axis: AxisTable, lanes: int, longest: int) -> int:
+    """Return in how many chains the products of a position are summed, whatever the kernel.
+
+    As many as the parts of a block for which one permutation of two vectors reaches all positions
+    of a part, and the taps beside each of them. One where there are no permutations, more than
+    `longest` products, or more than four parts.
+    """
+    if lanes == 0 or axis.count.max() > longest:
+        return 1
+    for parts in (1, 2, 4):
+        apart = min(lanes // parts, len(axis.start)) - 1
+        reach = axis.start[apart:] - axis.start[: len(axis.start) - apart]
+        if reach.max() + parts <= 2 * lanes:
+            return parts
+    return 1
+
+
+def _patterns(parts: int, place: Array, count: Array, weights: Array, step: int) -> Array:
+    """Return the patterns of blocks in parts, the weights of each step of each part at last."""
+    blocks, lanes = place.shape
+    steps = -(-weights.shape[1] // parts)
+    # [block][part][tap][position], the taps of a step beside each other.
+    shape = blocks, parts, 1, lanes // parts
+    tap = np.arange(parts)[:, None]
+    place, count = place.reshape(shape), count.reshape(shape)
+    far = np.where(count > 0, place, place.max())
+    base = far.min(axis=3, keepdims=True) * (parts > 1)  # places of a whole block have its own
+    places = np.where(count > 0, far - base, 0) + step * tap
+    counts = (count - tap + parts - 1) // parts
+    lists = np.stack((places, counts), axis=2, dtype=np.int32, casting="unsafe")
+    taps = np.zeros((blocks, steps * parts, lanes), np.int32)
+    taps[:, : weights.shape[1]] = weights
+    taps = taps.reshape(blocks, steps, parts, parts, -1).swapaxes(2, 3)
+    head = np.zeros((blocks, _HEAD), np.int32)
+    head[:, 0], head[:, 1] = counts.min(axis=(1, 2, 3)), counts.max(axis=(1, 2, 3))
+    head[:, 2], head[:, 3], head[:, 4] = places.max(axis=(1, 2, 3)) + 1, parts, parts
+    head[:, 5 : 5 + parts] = base.reshape(blocks, parts)
+    return np.concatenate((head, lists.reshape(blocks, -1), taps.reshape(blocks, -1)), axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +84,20 @@ class WidthTable:
 
 
 def width_table(
-    axis: AxisTable, dst: int, pixel: int, group: int, *, lanes: int, reach: int, limit: int
+    axis: AxisTable,
+    dst: int,
+    pixel: int,
+    group: int,
+    parts: int,
+    *,
+    lanes: int,
+    reach: int,
+    limit: int,
 ) -> WidthTable | None:
     """Build the tables, or return None where a block's places lie further apart than `reach`.
 
-    `limit` is the number of elements that a chunk shall hold, about.
+    `parts` are the chains of a sum. `limit` is the number of elements that a chunk shall hold,
+    about.
     """
     start = np.minimum(axis.start, dst - 1)
     first = np.cumsum(axis.count) - axis.count
@@ -77,27 +115,29 @@ def width_table(
     position = blocked(position, position.max())
     base = position.min(axis=1)
     place = np.where(count > 0, position - base[:, None], 0)
-    reached = place.max(axis=1) + 1
-    if reached.max() > reach:
+    if place.max() >= reach:
         return None
     most = int(count.max())
     taps = np.arange(most)[:, None]
     used = taps < count[:, None, :]
     index = np.where(used, blocked(firsts, 0)[:, None, :] + taps, 0)
     weights = np.where(used, np.take(axis.weights, index), np.float32(0)).view(np.int32)
-    head = np.zeros((len(base), _HEAD), np.intp)
-    head[:, 0], head[:, 1], head[:, 2] = count.min(axis=1), count.max(axis=1), reached
-    if pixel == 1:
-        head[:, 3] = _phases(place, count, weights)
-    words = np.concatenate((head, place, count), axis=1).astype(np.int32)
+    words = _patterns(parts, place, count, weights, pixel)
+    whole = np.flatnonzero((words[:, 2] > 2 * lanes) & (parts > 1))
+    if len(whole):
+        # Parts that one permutation does not reach: sums in chains all the same.
+        found = _patterns(1, place[whole], count[whole], weights[whole], pixel)
+        found[:, 4] = parts
+        words[whole] = 0
+        words[whole, : found.shape[1]] = found
+    sizes = _HEAD + lanes * words[:, 3] * (2 + words[:, 1])
 
     # Blocks alike are told by a checksum of their words, and share the first one's pattern.
-    words = np.concatenate((words, weights.reshape(len(base), -1)), axis=1)
     factors = _scattered(words.shape[1])
     representative, same = distinct(words @ factors)
     if not np.array_equal(words, words[representative[same]]):
         representative = same = np.arange(len(base))
-    sizes = _HEAD + 2 * lanes + lanes * head[representative, 1]
+    sizes = sizes[representative]
     ends = np.cumsum(sizes)
     patterns = [words[b, :size] for b, size in zip(representative, sizes, strict=True)]
     blocks = np.stack((base, (ends - sizes)[same]), axis=1)

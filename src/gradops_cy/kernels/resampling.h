@@ -170,40 +170,58 @@ static void add_rows(int dtype, const char *const *row, ptrdiff_t stride, const 
     }
 }
 
-/* A block that is stored where it belongs, or summed into a buffer of its type. */
+/* A block that is stored where it belongs, or summed into a buffer of its type. Products k of a column
+ * are summed in `chains`, by k modulo their number, which then are added up: of four, the first and
+ * the third, the second and the fourth, and both. One chain where there may be more products than
+ * COLUMNS_IN_SEQUENCE. */
 static void add_columns(int dtype, int accumulate, const void *src, ptrdiff_t lanes,
-                        const ptrdiff_t *start, const ptrdiff_t *first, const void *weight,
+                        const ptrdiff_t *start, const ptrdiff_t *first, const void *weight, int chains,
                         ptrdiff_t origin, ptrdiff_t x0, ptrdiff_t x1, char *dst, ptrdiff_t step) {
-#define ADD(type, dtype, accumulate, lanes)                                                        \
-    add_columns_for_##type(dtype, accumulate, src, lanes, start, first, weight, origin, x0, x1, dst, \
-                           step)
-    if (dtype == F64) ADD(f64, F64, accumulate, lanes);
-    else if (accumulate) ADD(f32, dtype, 1, lanes);
-    else if (dtype == F16) ADD(f32, F16, 0, lanes);
-    else if (dtype == BF16) ADD(f32, BF16, 0, lanes);
-    else if (lanes == 16) ADD(f32, F32, 0, 16);
-    else ADD(f32, F32, 0, lanes);
+#define ADD(type, dtype, accumulate, lanes, chains)                                                \
+    add_columns_for_##type(dtype, accumulate, src, lanes, start, first, weight, chains, origin, x0, x1, \
+                           dst, step)
+#define BY_CHAINS(dtype, lanes)                                                                    \
+    do {                                                                                           \
+        if (chains == 4) ADD(f32, dtype, 0, lanes, 4);                                             \
+        else if (chains == 2) ADD(f32, dtype, 0, lanes, 2);                                        \
+        else ADD(f32, dtype, 0, lanes, 1);                                                         \
+    } while (0)
+    if (dtype == F64) ADD(f64, F64, accumulate, lanes, 1);
+    else if (accumulate) ADD(f32, dtype, 1, lanes, chains);
+    else if (dtype == F16) BY_CHAINS(F16, lanes);
+    else if (dtype == BF16) BY_CHAINS(BF16, lanes);
+    else if (lanes == 16) BY_CHAINS(F32, 16);
+    else BY_CHAINS(F32, lanes);
+#undef BY_CHAINS
 #undef ADD
 }
 
-/* dst[x][c] = the sum of the rows' columns start[x] to start[x] + first[x+1] - first[x] - 1, for x0 <= x < x1
- * and c < lanes; columns are `step` and `dst_step` bytes apart. With `streams`, dst and dst_step are
- * whole lines. */
-static void add_boxes(int dtype, int streams, const char *const *row, ptrdiff_t rows,
+/* dst[x][c] = the sum of the rows' columns start[x] to start[x] + first[x+1] - first[x] - 1, in `chains`,
+ * for x0 <= x < x1 and c < lanes; columns are `step` and `dst_step` bytes apart. With `streams`, dst and
+ * dst_step are whole lines. */
+static void add_boxes(int dtype, int chains, int streams, const char *const *row, ptrdiff_t rows,
                       const ptrdiff_t *start, const ptrdiff_t *first, ptrdiff_t step,
                       ptrdiff_t lanes, ptrdiff_t x0, ptrdiff_t x1, char *dst, ptrdiff_t dst_step) {
-#define ADD(type, dtype, rows)                                                                     \
+#define ADD(type, dtype, chains, streams, rows)                                                    \
+    add_boxes_for_##type(dtype, chains, streams, row, rows, start, first, step, lanes, x0, x1, dst, dst_step)
+#define BY_STREAMS(type, dtype, chains, rows)                                                      \
     do {                                                                                           \
-        if (streams)                                                                               \
-            add_boxes_for_##type(dtype, 1, row, rows, start, first, step, lanes, x0, x1, dst, dst_step); \
-        else                                                                                       \
-            add_boxes_for_##type(dtype, 0, row, rows, start, first, step, lanes, x0, x1, dst, dst_step); \
+        if (streams) ADD(type, dtype, chains, 1, rows);                                            \
+        else ADD(type, dtype, chains, 0, rows);                                                    \
     } while (0)
-    if (dtype == F64) ADD(f64, F64, rows);
-    else if (dtype == F16) ADD(f32, F16, rows);
-    else if (dtype == BF16) ADD(f32, BF16, rows);
-    else if (rows == 2) ADD(f32, F32, 2);
-    else ADD(f32, F32, rows);
+#define BY_CHAINS(dtype)                                                                           \
+    do {                                                                                           \
+        if (chains == 4) BY_STREAMS(f32, dtype, 4, rows);                                          \
+        else if (chains == 2) BY_STREAMS(f32, dtype, 2, rows);                                     \
+        else BY_STREAMS(f32, dtype, 1, rows);                                                      \
+    } while (0)
+    if (dtype == F64) BY_STREAMS(f64, F64, 1, rows);
+    else if (dtype == F16) BY_CHAINS(F16);
+    else if (dtype == BF16) BY_CHAINS(BF16);
+    else if (rows == 2 && chains == 1) BY_STREAMS(f32, F32, 1, 2);
+    else BY_CHAINS(F32);
+#undef BY_CHAINS
+#undef BY_STREAMS
 #undef ADD
 }
 

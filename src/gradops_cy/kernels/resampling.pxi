@@ -32,13 +32,13 @@ cdef extern from "resampling.h" nogil:
                          Py_ssize_t ahead, Py_ssize_t n, char **dst, const int *add) noexcept
     void add_columns(int dtype, bint accumulate, const void *src, Py_ssize_t lanes,
                      const Py_ssize_t *start, const Py_ssize_t *first, const void *weight,
-                     Py_ssize_t origin, Py_ssize_t x0, Py_ssize_t x1, char *dst,
+                     int chains, Py_ssize_t origin, Py_ssize_t x0, Py_ssize_t x1, char *dst,
                      Py_ssize_t step) noexcept
     void prefetch_ahead(const char *p, Py_ssize_t ahead, Py_ssize_t bytes) noexcept
     void stream(const char *src, char *dst, Py_ssize_t bytes) noexcept
     void end_streams() noexcept
     void touch(const char *p, Py_ssize_t bytes) noexcept
-    void add_boxes(int dtype, bint streams, const char *const *row, Py_ssize_t rows,
+    void add_boxes(int dtype, int chains, bint streams, const char *const *row, Py_ssize_t rows,
                    const Py_ssize_t *start, const Py_ssize_t *first, Py_ssize_t step,
                    Py_ssize_t lanes, Py_ssize_t x0, Py_ssize_t x1, char *dst,
                    Py_ssize_t dst_step) noexcept
@@ -79,6 +79,7 @@ cdef struct Job:
     Py_ssize_t rows_in_cache  # rows of the result whose rows of all depths stay in cache
     Axis depth, height, width
     const char *weights  # those of all axes
+    int chains  # that the products of a column are summed in
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
     Py_ssize_t piece  # elements of a row that CHANNELS sums at a time
     bint boxes  # CHANNELS: all weights are 1, and a result's element reads few rows and columns
@@ -268,11 +269,11 @@ cdef class Resampling:
     def __init__(self, *, int kernel, int load_dtype, int store_dtype, result_shape, grads_shape,
                  const Py_ssize_t[::1] table, const unsigned char[::1] weights,
                  const Py_ssize_t[::1] chunks, const Py_ssize_t[::1] blocks,
-                 const int[::1] patterns, Py_ssize_t pixel, Py_ssize_t group, Py_ssize_t lanes,
-                 Py_ssize_t columns, Py_ssize_t longest_product, Py_ssize_t longest_run,
-                 Py_ssize_t rows_in_cache, Py_ssize_t task_rows, Py_ssize_t task_columns,
-                 Py_ssize_t tasks, Py_ssize_t ahead, Py_ssize_t piece, bint touches,
-                 bint streams, bint boxes):
+                 const int[::1] patterns, int chains, Py_ssize_t pixel, Py_ssize_t group,
+                 Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
+                 Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
+                 Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead, Py_ssize_t piece,
+                 bint touches, bint streams, bint boxes):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns)
@@ -283,7 +284,7 @@ cdef class Resampling:
         job.real = F64 if job.f64 else F32
         job.load_size, job.store_size = element_size(load_dtype), element_size(store_dtype)
         job.batch, job.channels = result_shape[0], result_shape[1]
-        job.pixel, job.group = pixel, group
+        job.chains, job.pixel, job.group = chains, pixel, group
         job.ahead, job.piece, job.touches = ahead, piece, touches
         job.boxes = boxes
         job.lanes, job.columns = lanes, columns

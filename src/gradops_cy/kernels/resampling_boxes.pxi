@@ -19,12 +19,12 @@ cdef void run_boxes(const Job *job, Stage *stage, Py_ssize_t n, Py_ssize_t c0, P
                      job.grads.strides[2], row.depth_weights, row.depth_count, 0, count, rows,
                      weights)
     if lines or not job.streams:
-        add_boxes(job.store_dtype, job.streams, rows, count, job.width.start, job.width.first,
-                  job.grads.strides[4], lanes, x0, x1, dst, step)
+        add_boxes(job.store_dtype, job.chains, job.streams, rows, count, job.width.start,
+                  job.width.first, job.grads.strides[4], lanes, x0, x1, dst, step)
         return
     while x0 < x1:
         end = min(x1, x0 + max(<Py_ssize_t> 1, STAGED_BYTES // pixel))
         dst = staged(stage, row.result + x0 * step, (end - x0) * pixel)
-        add_boxes(job.store_dtype, False, rows, count, job.width.start, job.width.first,
+        add_boxes(job.store_dtype, job.chains, False, rows, count, job.width.start, job.width.first,
                   job.grads.strides[4], lanes, x0, end, dst, pixel)
         x0 = end

@@ -117,8 +117,8 @@ cdef void sum_run(const Job *job, const Workspace *space, const Row *rows, int c
     load_columns(job, space, rows, count, lanes, y0, y1)
     first[0] = weight
     first[1] = weight + y1 - y0
-    add_columns(job.real, False, space.loaded, lanes, &y0, first, job.weights, y0, 0, 1, dst,
-                lanes * job.size)
+    add_columns(job.real, False, space.loaded, lanes, &y0, first, job.weights, job.chains, y0, 0, 1,
+                dst, lanes * job.size)
 
 
 cdef Py_ssize_t block_end(const Job *job, Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
@@ -163,14 +163,14 @@ cdef void sum_block(const Job *job, const Workspace *space, const Row *rows, int
     cdef Py_ssize_t step = job.result.strides[4], n = (x1 - x0) * lanes * job.store_size
     if job.kernel == CHANNELS and job.streams:
         add_columns(job.store_dtype, False, space.loaded, lanes, width.start, width.first,
-                    job.weights, y0, x0, x1, staged(stage, rows.result + x0 * step, n),
-                    lanes * job.store_size)
+                    job.weights, job.chains, y0, x0, x1,
+                    staged(stage, rows.result + x0 * step, n), lanes * job.store_size)
     elif job.kernel == CHANNELS and job.stores_directly:
         add_columns(job.store_dtype, job.accumulate, space.loaded, lanes, width.start, width.first,
-                    job.weights, y0, x0, x1, rows.result + x0 * step, step)
+                    job.weights, job.chains, y0, x0, x1, rows.result + x0 * step, step)
     else:
         add_columns(job.real, False, space.loaded, lanes, width.start, width.first, job.weights,
-                    y0, x0, x1, space.summed, lanes * job.size)
+                    job.chains, y0, x0, x1, space.summed, lanes * job.size)
         store_columns(job, space, rows, count, lanes, x0, x1)
 
 

@@ -147,22 +147,36 @@ INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *c
 /* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, or added
  * to it, for x0 <= x < x1 and c < lanes; dst begins at x0, its columns are `step` bytes apart. */
 INLINE void NAME(sum_columns)(int vectors, const REAL *src, ptrdiff_t lanes, const REAL *weight,
-                              ptrdiff_t n, VEC *sum) {
+                              ptrdiff_t n, ptrdiff_t chains, VEC *sum) {
     for (int v = 0; v < vectors; v++) sum[v] = (VEC){0};
-    for (ptrdiff_t k = 0; k < n; k++, src += lanes) {
+    for (ptrdiff_t k = 0; k < n; k += chains, src += chains * lanes) {
         VEC w = SPLAT(weight[k]);
         for (int v = 0; v < vectors; v++) sum[v] += w * ((const VEC *)src)[v];
     }
 }
 
+/* The first of two chains, or the first and the third of four. */
+INLINE void NAME(sum_chains)(int vectors, const REAL *src, ptrdiff_t lanes, const REAL *weight,
+                             ptrdiff_t n, ptrdiff_t chains, VEC *sum) {
+    VEC more[4];
+    NAME(sum_columns)(vectors, src, lanes, weight, n, chains, sum);
+    if (chains < 4) return;
+    NAME(sum_columns)(vectors, src + 2 * lanes, lanes, weight + 2, n - 2, chains, more);
+    for (int v = 0; v < vectors; v++) sum[v] += more[v];
+}
+
 INLINE void NAME(add_columns_block)(int dtype, int accumulate, int vectors, const REAL *src,
-                                    ptrdiff_t lanes, const REAL *weight, ptrdiff_t n, char *dst,
-                                    ptrdiff_t rest) {
+                                    ptrdiff_t lanes, const REAL *weight, ptrdiff_t n,
+                                    ptrdiff_t chains, char *dst, ptrdiff_t rest) {
     VEC total[4], sum[4];
-    NAME(sum_columns)(vectors, src, lanes, weight, MIN(n, COLUMNS_IN_SEQUENCE), total);
+    NAME(sum_chains)(vectors, src, lanes, weight, MIN(n, COLUMNS_IN_SEQUENCE), chains, total);
+    if (chains > 1) {
+        NAME(sum_chains)(vectors, src + lanes, lanes, weight + 1, n - 1, chains, sum);
+        for (int v = 0; v < vectors; v++) total[v] += sum[v];
+    }
     for (ptrdiff_t k = COLUMNS_IN_SEQUENCE; k < n; k += COLUMNS_IN_SEQUENCE) {
         NAME(sum_columns)(vectors, src + k * lanes, lanes, weight + k,
-                          MIN(n - k, COLUMNS_IN_SEQUENCE), sum);
+                          MIN(n - k, COLUMNS_IN_SEQUENCE), 1, sum);
         for (int v = 0; v < vectors; v++) total[v] += sum[v];
     }
     if (vectors == 4 && !accumulate) {
@@ -179,19 +193,18 @@ INLINE void NAME(add_columns_block)(int dtype, int accumulate, int vectors, cons
 
 INLINE void NAME(add_columns_for)(int dtype, int accumulate, const REAL *src, ptrdiff_t lanes,
                                   const ptrdiff_t *start, const ptrdiff_t *first,
-                                  const REAL *weight, ptrdiff_t origin, ptrdiff_t x0, ptrdiff_t x1,
-                                  char *dst, ptrdiff_t step) {
+                                  const REAL *weight, ptrdiff_t chains, ptrdiff_t origin,
+                                  ptrdiff_t x0, ptrdiff_t x1, char *dst, ptrdiff_t step) {
     ptrdiff_t size = element_size(dtype);
     for (ptrdiff_t x = x0; x < x1; x++, dst += step) {
         const REAL *s = src + (start[x] - origin) * lanes, *w = weight + first[x];
         ptrdiff_t n = first[x + 1] - first[x], c = 0;
-        for (; c + 4 * LANES <= lanes; c += 4 * LANES)
-            NAME(add_columns_block)(dtype, accumulate, 4, s + c, lanes, w, n, dst + c * size, LANES);
-        for (; c + LANES <= lanes; c += LANES)
-            NAME(add_columns_block)(dtype, accumulate, 1, s + c, lanes, w, n, dst + c * size, LANES);
-        if (c < lanes)
-            NAME(add_columns_block)(dtype, accumulate, 1, s + c, lanes, w, n, dst + c * size,
-                                    lanes - c);
+#define ADD(vectors, rest)                                                                         \
+    NAME(add_columns_block)(dtype, accumulate, vectors, s + c, lanes, w, n, chains, dst + c * size, rest)
+        for (; c + 4 * LANES <= lanes; c += 4 * LANES) ADD(4, LANES);
+        for (; c + LANES <= lanes; c += LANES) ADD(1, LANES);
+        if (c < lanes) ADD(1, lanes - c);
+#undef ADD
     }
 }
 

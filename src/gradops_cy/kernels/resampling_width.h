@@ -2,12 +2,15 @@
  *
  * A row is a list of blocks, WIDTH_LANES positions each. Position i of a block sums, over its taps
  * k < count[i], weight[k][i] * src[place[i] + k * step]: all lanes go to their next tap together, so
- * that one vector of places serves every tap. Where a scale is a small ratio, nearly all blocks of a
- * row are alike, and share one pattern of places and weights that stays in the innermost cache. */
+ * that one vector of places serves every tap. Where positions lie further apart than a permutation of
+ * two vectors reaches, a block is taken in two or four parts, each of which stands in its vector as
+ * often, for as many taps that follow each other: all lanes are filled by one permutation. Sums are
+ * those of add_columns, in as many chains. Where a scale is a small ratio, nearly all blocks of a row
+ * are alike, and share one pattern of places and weights that stays in the innermost cache. */
 #ifndef GRADOPS_RESAMPLING_WIDTH_H
 #define GRADOPS_RESAMPLING_WIDTH_H
 
-#include "resampling_phases.h"
+#include "rows.h"
 
 #if defined(__AVX512F__)
 enum { WIDTH_LANES = 16, WIDTH_REACH = 128 };
@@ -17,81 +20,143 @@ enum { WIDTH_LANES = 8, WIDTH_REACH = 32 };
 enum { WIDTH_LANES = 0, WIDTH_REACH = 0 }; /* no permutation with variable places */
 #endif
 
-/* A pattern in 32-bit words: taps that every lane has, the most taps of a lane, the elements that the
- * places reach over, the phases if it has; from word PATTERN_HEAD on the places, the counts, then the
- * weights of each tap. */
-enum { LEAST, MOST, REACH, IN_PHASES, PATTERN_HEAD = 16 };
+/* A pattern in 32-bit words: steps that every lane has, and the most of a lane; the elements that
+ * places reach over; parts and chains; from word BASES on where the places of each part begin, from
+ * PATTERN_HEAD on the places of each part and the steps of its lanes, then the weights of each step of
+ * each part. A step is as many taps as there are parts. */
+enum { LEAST, MOST, REACH, PARTS, CHAINS, BASES, PATTERN_HEAD = 16 };
 
 #if defined(__AVX512F__)
-/* sum + weight * the elements at the places of `from`, in the lanes of `used`. */
-INLINE __m512 add_places(int pairs, const float *from, __m512i places, const __mmask16 *in_pair,
-                         __mmask16 used, __m512 weight, __m512 sum) {
-    if (pairs == 0) {
-        __m512 x = _mm512_permutexvar_ps(places, _mm512_loadu_ps(from));
-        return _mm512_mask3_fmadd_ps(x, weight, sum, used);
-    }
+typedef __m512i width_words;
+INLINE width_words load_words(const int32_t *p) { return _mm512_loadu_si512(p); }
+
+/* The elements at the places of as many vectors. */
+INLINE vec_f32 pick(const int vectors, const float *from, width_words places) {
+    if (vectors == 1) return (vec_f32)_mm512_permutexvar_ps(places, _mm512_loadu_ps(from));
+    __m512 x = _mm512_permutex2var_ps(_mm512_loadu_ps(from), places, _mm512_loadu_ps(from + 16));
 #pragma GCC unroll 4
-    for (int p = 0; p < pairs; p++) {
-        __m512 x = _mm512_permutex2var_ps(_mm512_loadu_ps(from + 32 * p), places,
-                                          _mm512_loadu_ps(from + 32 * p + 16));
-        sum = _mm512_mask3_fmadd_ps(x, weight, sum, pairs == 1 ? used : in_pair[p] & used);
+    for (int p = 1; p < vectors / 2; p++, from += 32) {
+        __mmask16 here = _mm512_cmpeq_epi32_mask(_mm512_srli_epi32(places, 5), _mm512_set1_epi32(p));
+        __m512 more = _mm512_permutex2var_ps(_mm512_loadu_ps(from + 32), places,
+                                             _mm512_loadu_ps(from + 48));
+        x = _mm512_mask_mov_ps(x, here, more);
     }
-    return sum;
+    return (vec_f32)x;
 }
 
-INLINE vec_f32 sum_block_of(int pairs, const float *src, ptrdiff_t step, const int32_t *pattern) {
-    __m512i places = _mm512_loadu_si512(pattern + PATTERN_HEAD);
-    __m512i counts = _mm512_loadu_si512(pattern + PATTERN_HEAD + 16);
-    const float *weight = (const float *)(pattern + PATTERN_HEAD + 32);
-    __mmask16 in_pair[4];
-    for (int p = 0; p < pairs; p++)
-        in_pair[p] = _mm512_cmpeq_epi32_mask(_mm512_srli_epi32(places, 5), _mm512_set1_epi32(p));
-    __m512 sum = _mm512_setzero_ps();
-    int k = 0;
-    for (; k < pattern[LEAST]; k++, src += step, weight += 16)
-        sum = add_places(pairs, src, places, in_pair, 0xffff, _mm512_loadu_ps(weight), sum);
-    for (; k < pattern[MOST]; k++, src += step, weight += 16) {
-        __mmask16 used = _mm512_cmpgt_epi32_mask(counts, _mm512_set1_epi32(k));
-        sum = add_places(pairs, src, places, in_pair, used, _mm512_loadu_ps(weight), sum);
-    }
-    return (vec_f32)sum;
+INLINE vec_f32 add_step(vec_f32 x, const float *weight, vec_f32 sum) {
+    return (vec_f32)_mm512_fmadd_ps((__m512)x, _mm512_loadu_ps(weight), (__m512)sum);
+}
+/* In the lanes that have more than k steps. */
+INLINE vec_f32 add_step_of(vec_f32 x, const float *weight, vec_f32 sum, width_words steps, int k) {
+    __mmask16 used = _mm512_cmpgt_epi32_mask(steps, _mm512_set1_epi32(k));
+    return (vec_f32)_mm512_mask3_fmadd_ps((__m512)x, _mm512_loadu_ps(weight), (__m512)sum, used);
 }
 
-INLINE vec_f32 sum_block(const float *src, ptrdiff_t step, const int32_t *pattern) {
-    int reach = pattern[REACH];
-    if (reach <= 16) return sum_block_of(0, src, step, pattern);
-    if (reach <= 32) return sum_block_of(1, src, step, pattern);
-    if (reach <= 64) return sum_block_of(2, src, step, pattern);
-    return sum_block_of(4, src, step, pattern);
+/* Vectors of [chain][position of a part], their chains added up: [part][position]. */
+INLINE vec_f32 fold_parts(const int parts, const vec_f32 *part) {
+    if (parts == 1) return part[0];
+    __m512 sum[2];
+    for (int p = 0; p < parts / 2; p++) {
+        __m512 a = (__m512)part[2 * p], b = (__m512)part[2 * p + 1];
+        sum[p] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    }
+    if (parts == 2) return (vec_f32)sum[0];
+    return (vec_f32)_mm512_add_ps(_mm512_shuffle_f32x4(sum[0], sum[1], 0x88),
+                                  _mm512_shuffle_f32x4(sum[0], sum[1], 0xdd));
 }
 #elif defined(__AVX2__) && defined(__FMA__)
-INLINE vec_f32 sum_block_of(int vectors, const float *src, ptrdiff_t step, const int32_t *pattern) {
-    __m256i places = _mm256_loadu_si256((const void *)(pattern + PATTERN_HEAD));
-    __m256i counts = _mm256_loadu_si256((const void *)(pattern + PATTERN_HEAD + 8));
-    const float *weight = (const float *)(pattern + PATTERN_HEAD + 16);
-    __m256 sum = _mm256_setzero_ps(), in_vector[4];
-    for (int v = 1; v < vectors; v++)
-        in_vector[v] = _mm256_castsi256_ps(
-            _mm256_cmpeq_epi32(_mm256_srli_epi32(places, 3), _mm256_set1_epi32(v)));
-    for (int k = 0; k < pattern[MOST]; k++, src += step, weight += 8) {
-        __m256 x = _mm256_permutevar8x32_ps(_mm256_loadu_ps(src), places);
+typedef __m256i width_words;
+INLINE width_words load_words(const int32_t *p) { return _mm256_loadu_si256((const void *)p); }
+
+INLINE vec_f32 pick(const int vectors, const float *from, width_words places) {
+    __m256 x = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from), places);
 #pragma GCC unroll 4
-        for (int v = 1; v < vectors; v++)
-            x = _mm256_blendv_ps(
-                x, _mm256_permutevar8x32_ps(_mm256_loadu_ps(src + 8 * v), places), in_vector[v]);
-        x = _mm256_fmadd_ps(x, _mm256_loadu_ps(weight), sum);
-        if (k < pattern[LEAST]) sum = x;
-        else sum = _mm256_blendv_ps(sum, x, _mm256_castsi256_ps(
-                       _mm256_cmpgt_epi32(counts, _mm256_set1_epi32(k))));
+    for (int v = 1; v < vectors; v++) {
+        __m256i here = _mm256_cmpeq_epi32(_mm256_srli_epi32(places, 3), _mm256_set1_epi32(v));
+        __m256 more = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from + 8 * v), places);
+        x = _mm256_blendv_ps(x, more, _mm256_castsi256_ps(here));
     }
-    return (vec_f32)sum;
+    return (vec_f32)x;
+}
+
+INLINE vec_f32 add_step(vec_f32 x, const float *weight, vec_f32 sum) {
+    return (vec_f32)_mm256_fmadd_ps((__m256)x, _mm256_loadu_ps(weight), (__m256)sum);
+}
+INLINE vec_f32 add_step_of(vec_f32 x, const float *weight, vec_f32 sum, width_words steps, int k) {
+    __m256i used = _mm256_cmpgt_epi32(steps, _mm256_set1_epi32(k));
+    return (vec_f32)_mm256_blendv_ps((__m256)sum, (__m256)add_step(x, weight, sum),
+                                     _mm256_castsi256_ps(used));
+}
+
+INLINE __m256 add_halves(vec_f32 a, vec_f32 b) {
+    return _mm256_add_ps(_mm256_permute2f128_ps((__m256)a, (__m256)b, 0x20),
+                         _mm256_permute2f128_ps((__m256)a, (__m256)b, 0x31));
+}
+INLINE vec_f32 fold_parts(const int parts, const vec_f32 *part) {
+    if (parts == 1) return part[0];
+    if (parts == 2) return (vec_f32)add_halves(part[0], part[1]);
+    __m256d even = _mm256_castps_pd(add_halves(part[0], part[2]));
+    __m256d odd = _mm256_castps_pd(add_halves(part[1], part[3]));
+    return (vec_f32)_mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(even, odd)),
+                                  _mm256_castpd_ps(_mm256_unpackhi_pd(even, odd)));
+}
+#endif
+
+#if defined(__AVX2__) && defined(__FMA__)
+/* A block in `parts`, whose places lie in so many vectors. */
+INLINE vec_f32 sum_parts(const int parts, const int vectors, const float *src, ptrdiff_t step,
+                         const int32_t *pattern) {
+    const int32_t *words = pattern + PATTERN_HEAD;
+    const float *weight = (const float *)(words + 2 * parts * WIDTH_LANES), *from[4];
+    width_words places[4];
+    vec_f32 sum[4];
+    for (int p = 0; p < parts; p++) {
+        from[p] = src + pattern[BASES + p];
+        places[p] = load_words(words + 2 * p * WIDTH_LANES);
+        sum[p] = (vec_f32){0};
+    }
+    int k = 0;
+    for (; k < pattern[LEAST]; k++)
+        for (int p = 0; p < parts; p++, weight += WIDTH_LANES) {
+            sum[p] = add_step(pick(vectors, from[p], places[p]), weight, sum[p]);
+            from[p] += parts * step;
+        }
+    for (; k < pattern[MOST]; k++)
+        for (int p = 0; p < parts; p++, weight += WIDTH_LANES) {
+            sum[p] = add_step_of(pick(vectors, from[p], places[p]), weight, sum[p],
+                                 load_words(words + (2 * p + 1) * WIDTH_LANES), k);
+            from[p] += parts * step;
+        }
+    return fold_parts(parts, sum);
+}
+
+/* A block that does not fit in parts, as where several channels lie between its taps. */
+INLINE vec_f32 sum_whole(const int chains, const int vectors, const float *src, ptrdiff_t step,
+                         const int32_t *pattern) {
+    const int32_t *words = pattern + PATTERN_HEAD;
+    const float *weight = (const float *)(words + 2 * WIDTH_LANES);
+    const width_words places = load_words(words), steps = load_words(words + WIDTH_LANES);
+    vec_f32 sum[4] = {{0}};
+    for (int k = 0; k < pattern[MOST]; k += chains)
+        for (int i = 0; i < chains && k + i < pattern[MOST]; i++, src += step, weight += WIDTH_LANES)
+            sum[i] = add_step_of(pick(vectors, src, places), weight, sum[i], steps, k + i);
+    return chains == 2 ? sum[0] + sum[1] : (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
 INLINE vec_f32 sum_block(const float *src, ptrdiff_t step, const int32_t *pattern) {
-    int reach = pattern[REACH];
-    if (reach <= 8) return sum_block_of(1, src, step, pattern);
-    if (reach <= 16) return sum_block_of(2, src, step, pattern);
-    return sum_block_of(4, src, step, pattern);
+    const int reach = pattern[REACH], chains = pattern[CHAINS], most = WIDTH_REACH / WIDTH_LANES;
+    if (chains == 1) {
+        if (reach <= WIDTH_LANES) return sum_parts(1, 1, src, step, pattern);
+        if (reach <= 2 * WIDTH_LANES) return sum_parts(1, 2, src, step, pattern);
+        if (reach <= 4 * WIDTH_LANES) return sum_parts(1, 4, src, step, pattern);
+        return sum_parts(1, most, src, step, pattern);
+    }
+    if (pattern[PARTS] == 2) return sum_parts(2, 2, src, step, pattern);
+    if (pattern[PARTS] == 4) return sum_parts(4, 2, src, step, pattern);
+    if (chains == 4) return sum_whole(4, most, src, step, pattern);
+    if (reach <= 4 * WIDTH_LANES) return sum_whole(2, 4, src, step, pattern);
+    return sum_whole(2, most, src, step, pattern);
 }
 #else
 INLINE vec_f32 sum_block(const float *src, ptrdiff_t step, const int32_t *pattern) {
@@ -167,8 +232,9 @@ INLINE ptrdiff_t sum_run_of_blocks(int dtype, int accumulate, const float *src,
                                    const int32_t *patterns, ptrdiff_t step, char *dst) {
     const int32_t *pattern = patterns + block[1];
     int taps = pattern[MOST], shared = pattern[REACH] + step <= 32;
+    int plain = pattern[PARTS] == 1 && pattern[CHAINS] == 1;
 #define ALIKE(n, s) sum_alike(n, s, dtype, accumulate, src, block, last, pattern, step, dst)
-    if (pattern[REACH] <= 32) {
+    if (plain && pattern[REACH] <= 32) {
         if (taps == 4 && shared) return ALIKE(4, 1);
         if (taps == 3 && shared) return ALIKE(3, 1);
         if (taps == 2) return shared ? ALIKE(2, 1) : ALIKE(2, 0);
@@ -189,32 +255,12 @@ INLINE ptrdiff_t sum_run_of_blocks(int dtype, int accumulate, const float *src,
 }
 #endif
 
-/* The blocks from `block` on that share a pattern with phases and follow each other. */
-INLINE ptrdiff_t sum_blocks_in_phases(int dtype, int accumulate, const float *src,
-                                      const ptrdiff_t *block, const ptrdiff_t *last,
-                                      const int32_t *pattern, char *dst) {
-    const float *weight = (const float *)(pattern + PATTERN_HEAD + 2 * LANES_F32);
-    ptrdiff_t phases = pattern[IN_PHASES], taps = pattern[MOST], blocks = 1;
-    while (blocks < PHASE_BLOCKS && block + 2 * blocks < last && block[2 * blocks + 1] == block[1]
-           && block[2 * blocks] == block[0] + blocks * phases * LANES_F32)
-        blocks++;
-#define SUM(phases) \
-    sum_phases(phases, dtype, accumulate, src + block[0], weight, LANES_F32, taps, blocks, dst)
-    if (phases == 4) SUM(4);
-    else SUM(8);
-#undef SUM
-    return blocks;
-}
-
 INLINE void sum_blocks_to(int dtype, int accumulate, const float *src, const ptrdiff_t *block,
                           const int32_t *patterns, ptrdiff_t step, char *dst, ptrdiff_t n) {
     const ptrdiff_t *last = block + n / LANES_F32 * 2;
     while (block < last) {
-        const int32_t *pattern = patterns + block[1];
         ptrdiff_t blocks =
-            pattern[IN_PHASES]
-                ? sum_blocks_in_phases(dtype, accumulate, src, block, last, pattern, dst)
-                : sum_run_of_blocks(dtype, accumulate, src, block, last, patterns, step, dst);
+            sum_run_of_blocks(dtype, accumulate, src, block, last, patterns, step, dst);
         block += 2 * blocks;
         dst += blocks * LANES_F32 * element_size(dtype);
     }
