@@ -161,8 +161,9 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     longest = [int(axis.count.max()) for axis in axes]
     permutes = _kernels.WIDTH_LANES > 0 and not problem.computes_f64
     kernel = _kernel(problem, innermost, permutes=permutes)
-    lanes = _kernels.WIDTH_LANES if permutes else 0
-    in_chains = chains(axes[2], lanes, _kernels.COLUMNS_IN_SEQUENCE)
+    in_chains = 1
+    if permutes:
+        in_chains = chains(axes[2], _kernels.WIDTH_LANES, _kernels.COLUMNS_IN_SEQUENCE)
     width = None
     if kernel == "width":
         width = _width_table(problem, innermost, axes[2], in_chains)

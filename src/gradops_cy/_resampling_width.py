@@ -33,10 +33,10 @@ def chains(axis: AxisTable, lanes: int, longest: int) -> int:
     """Return in how many chains the products of a position are summed, whatever the kernel.
 
     As many as the parts of a block for which one permutation of two vectors reaches all positions
-    of a part, and the taps beside each of them. One where there are no permutations, more than
-    `longest` products, or more than four parts.
+    of a part, and the taps beside each of them. One where there are more than `longest` products
+    or would be more than four parts.
     """
-    if lanes == 0 or axis.count.max() > longest:
+    if axis.count.max() > longest:
         return 1
     for parts in (1, 2, 4):
         apart = min(lanes // parts, len(axis.start)) - 1

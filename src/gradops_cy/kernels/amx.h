@@ -81,6 +81,18 @@ INLINE void amx_store(const int mr, const int nv, char *c, ptrdiff_t c_pitch) {
         }                                                                                          \
     } while (0)
 
+/* Those of the taps from `begin` on, whose positions lie at their offsets from `first` and, from step to
+ * step, `apart`; panels of the weights follow each other. */
+#define AMX_STEPS(PRODUCT, begin, end, first, apart, panel, stores)                                \
+    for (ptrdiff_t t = begin; t < end; t++) {                                                      \
+        const char *row = first + offset[t];                                                       \
+        for (ptrdiff_t k = 0; k < kc; k += 32, row += apart, panel += tile * parts) {              \
+            AMX_STEP(PRODUCT);                                                                     \
+            if (stores) between = store_share(parts, between, 0, between.share, m);                \
+            ask_ahead(m, lines);                                                                   \
+        }                                                                                          \
+    }
+
 /* mr*16 positions x nv*16 channels: c = sum over taps and k of a[position][offset[t] + k] * b[t][k].
  * a: rows a_pitch bytes apart, [kc/32][part][32], offsets in bytes; kc: a multiple of 32, or what
  * tiles are deep;
@@ -96,22 +108,12 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
 #define B(t, half, part) AMX_LOAD_WEIGHTS(t, b + tile * (part) + 64 * (half), nv * 64)
 #define PRODUCT(pp, pw, load_p, load_w) AMX_PRODUCT(A, B, pp, pw, load_p, load_w)
     amx_load(mr, nv, c, c_pitch, accumulate);
-#define EACH_STEP(begin, end, stores)                                                              \
-    for (ptrdiff_t t = begin; t < end; t++) {                                                      \
-        const char *row = a + offset[t];                                                           \
-        for (ptrdiff_t k = 0; k < kc; k += 32, row += 64 * parts, b += tile * parts) {             \
-            AMX_STEP(PRODUCT);                                                                     \
-            if (stores) between = store_share(parts, between, 0, between.share, m);                \
-            ask_ahead(m, lines);                                                                   \
-        }                                                                                          \
-    }
-    EACH_STEP(0, busy, 1)
-    EACH_STEP(busy, taps, 0)
+    AMX_STEPS(PRODUCT, 0, busy, a, 64 * parts, b, 1)
+    AMX_STEPS(PRODUCT, busy, taps, a, 64 * parts, b, 0)
     amx_store(mr, nv, c, c_pitch);
 #undef A
 #undef B
 #undef PRODUCT
-#undef EACH_STEP
 }
 
 /* The same of mr*16 positions x 16 channels, one part: a tile of weights meets up to six of positions,
@@ -197,22 +199,12 @@ INLINE void pair_tile(const int parts, const int mr, const int nv, const int str
 #define B(t, half, part) _tile_loadd(t, row + 16 * b_pitch * (part) + 64 * (half), b_pitch)
 #define PRODUCT(pp, pw, load_p, load_w) AMX_PRODUCT(A, B, pw, pp, load_w, load_p)
     amx_load(mr, nv, c, c_pitch, accumulate);
-#define EACH_STEP(begin, end, stores)                                                              \
-    for (ptrdiff_t t = begin; t < end; t++) {                                                      \
-        const char *row = b + offset[t];                                                           \
-        for (ptrdiff_t k = 0; k < kc; k += 32, row += 16 * b_pitch * parts, a += tile * parts) {   \
-            AMX_STEP(PRODUCT);                                                                     \
-            if (stores) between = store_share(parts, between, 0, between.share, m);                \
-            ask_ahead(m, lines);                                                                   \
-        }                                                                                          \
-    }
-    EACH_STEP(0, busy, 1)
-    EACH_STEP(busy, taps, 0)
+    AMX_STEPS(PRODUCT, 0, busy, b, 16 * b_pitch * parts, a, 1)
+    AMX_STEPS(PRODUCT, busy, taps, b, 16 * b_pitch * parts, a, 0)
     amx_store(mr, nv, c, c_pitch);
 #undef A
 #undef B
 #undef PRODUCT
-#undef EACH_STEP
 }
 
 #define AMX_BY_SHAPE(name, parts, mr, nv, stream, ...)                                             \

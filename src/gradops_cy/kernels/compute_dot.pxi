@@ -261,7 +261,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                                 work.b.tail, high - low, kc, tile_source, pitch, offset + low,
                                 weights, target, sums_pitch, more, m)
                     if work.b.direct and (beside + 1 == side or i + 1 == block_end):
-                        store_waiting(m, m.rows)
+                        store_waiting(m)
                         target -= beside * DOT_COLUMNS * work.size
                         block -= 4 * beside
                         channels = block[1] + (work.block[4 * i + 1] if beside else 0)
@@ -276,4 +276,4 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                 j += height * grain
         if columns:
             amx_begin(DOT_ROWS, depth, 0)
-    store_waiting(m, m.rows)
+    store_waiting(m)

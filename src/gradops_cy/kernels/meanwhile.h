@@ -35,18 +35,12 @@ static int check_rows(int parts, float *sums, ptrdiff_t pitch, ptrdiff_t rows, p
     return parts == 1 ? rows_finite(sums, pitch, rows, n) : unsplit(sums, pitch, rows, n);
 }
 
-static void store_waiting(Meanwhile *m, ptrdiff_t rows) {
-    while (rows > 0 && m->rows > 0) {
-        WaitingRows *w = m->waiting + m->next;
-        ptrdiff_t n = rows < w->rows ? rows : w->rows;
-        if (m->checks) m->fine &= check_rows(m->parts, w->sums, m->sums_pitch, n, w->n);
-        store_rows(m->dtype, w->sums, m->sums_pitch, w->place, w->pitch, n, w->n, m->accumulate);
-        w->sums += n * m->sums_pitch;
-        w->place += n * w->pitch;
-        w->rows -= n;
-        m->next += w->rows == 0;
-        m->rows -= n;
-        rows -= n;
+static void store_waiting(Meanwhile *m) {
+    for (; m->rows > 0; m->next++) {
+        const WaitingRows *w = m->waiting + m->next;
+        if (m->checks) m->fine &= check_rows(m->parts, w->sums, m->sums_pitch, w->rows, w->n);
+        store_rows(m->dtype, w->sums, m->sums_pitch, w->place, w->pitch, w->rows, w->n, m->accumulate);
+        m->rows -= w->rows;
     }
 }
 

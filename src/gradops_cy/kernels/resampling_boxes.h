@@ -3,14 +3,6 @@
  * that for memory, which took twice as long. Sums have the order of the passes: rows, then columns, in
  * `chains`. */
 
-/* What the chains of columns add up to, in the first one. */
-INLINE void NAME(join_chains)(const int chains, int vectors, VEC (*total)[4]) {
-    for (int v = 0; v < vectors; v++) {
-        if (chains == 4) total[0][v] += total[2][v], total[1][v] += total[3][v];
-        if (chains > 1) total[0][v] += total[1][v];
-    }
-}
-
 /* `pairs` pairs of vectors of a pixel, whose first element lies `offset` bytes into the rows; with
  * `streams`, whole lines go past the caches. */
 INLINE void NAME(add_box)(int dtype, const int chains, int pairs, const int streams,
@@ -31,7 +23,9 @@ INLINE void NAME(add_box)(int dtype, const int chains, int pairs, const int stre
                 }
             for (int v = 0; v < 2 * pairs; v++) total[i][v] += column[v];
         }
-    NAME(join_chains)(chains, 2 * pairs, total);
+    for (int v = 0; v < 2 * pairs; v++)
+        total[0][v] =
+            NAME(join_chains)(chains, total[0][v], total[1][v], total[2][v], total[3][v]);
     for (int v = 0; v < pairs; v++, dst += pair_bytes) {
         ORDER_PAIR(dtype, total[0] + 2 * v);
         if (!streams) {
@@ -48,15 +42,14 @@ INLINE void NAME(add_box)(int dtype, const int chains, int pairs, const int stre
 INLINE void NAME(add_box_vector)(int dtype, const int chains, const char *const *row,
                                  ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t offset,
                                  ptrdiff_t step, ptrdiff_t n, char *dst) {
-    VEC total[4][4] = {{{0}}};
+    VEC total[4] = {{0}};
     for (ptrdiff_t k = 0; k < columns; k += chains)
         for (int i = 0; i < chains && k + i < columns; i++, offset += step) {
             VEC column = {0};
             for (ptrdiff_t r = 0; r < rows; r++) column += LOAD_FIRST(dtype, row[r] + offset, n);
-            total[i][0] += column;
+            total[i] += column;
         }
-    NAME(join_chains)(chains, 1, total);
-    STORE_FIRST(dtype, total[0][0], dst, n);
+    STORE_FIRST(dtype, NAME(join_chains)(chains, total[0], total[1], total[2], total[3]), dst, n);
 }
 
 INLINE void NAME(add_boxes_for)(int dtype, const int chains, const int streams,

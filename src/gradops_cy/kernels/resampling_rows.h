@@ -155,25 +155,22 @@ INLINE void NAME(sum_columns)(int vectors, const REAL *src, ptrdiff_t lanes, con
     }
 }
 
-/* The first of two chains, or the first and the third of four. */
-INLINE void NAME(sum_chains)(int vectors, const REAL *src, ptrdiff_t lanes, const REAL *weight,
-                             ptrdiff_t n, ptrdiff_t chains, VEC *sum) {
-    VEC more[4];
-    NAME(sum_columns)(vectors, src, lanes, weight, n, chains, sum);
-    if (chains < 4) return;
-    NAME(sum_columns)(vectors, src + 2 * lanes, lanes, weight + 2, n - 2, chains, more);
-    for (int v = 0; v < vectors; v++) sum[v] += more[v];
+/* What the sums of one, two or four chains add up to. */
+INLINE VEC NAME(join_chains)(int chains, VEC first, VEC second, VEC third, VEC fourth) {
+    if (chains == 4) return (first + third) + (second + fourth);
+    return chains == 2 ? first + second : first;
 }
 
 INLINE void NAME(add_columns_block)(int dtype, int accumulate, int vectors, const REAL *src,
-                                    ptrdiff_t lanes, const REAL *weight, ptrdiff_t n,
-                                    ptrdiff_t chains, char *dst, ptrdiff_t rest) {
-    VEC total[4], sum[4];
-    NAME(sum_chains)(vectors, src, lanes, weight, MIN(n, COLUMNS_IN_SEQUENCE), chains, total);
-    if (chains > 1) {
-        NAME(sum_chains)(vectors, src + lanes, lanes, weight + 1, n - 1, chains, sum);
-        for (int v = 0; v < vectors; v++) total[v] += sum[v];
-    }
+                                    ptrdiff_t lanes, const REAL *weight, ptrdiff_t n, int chains,
+                                    char *dst, ptrdiff_t rest) {
+    VEC part[4][4], total[4], sum[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < chains; i++)
+        NAME(sum_columns)(vectors, src + i * lanes, lanes, weight + i, MIN(n, COLUMNS_IN_SEQUENCE) - i,
+                          chains, part[i]);
+    for (int v = 0; v < vectors; v++)
+        total[v] = NAME(join_chains)(chains, part[0][v], part[1][v], part[2][v], part[3][v]);
     for (ptrdiff_t k = COLUMNS_IN_SEQUENCE; k < n; k += COLUMNS_IN_SEQUENCE) {
         NAME(sum_columns)(vectors, src + k * lanes, lanes, weight + k,
                           MIN(n - k, COLUMNS_IN_SEQUENCE), 1, sum);
@@ -193,7 +190,7 @@ INLINE void NAME(add_columns_block)(int dtype, int accumulate, int vectors, cons
 
 INLINE void NAME(add_columns_for)(int dtype, int accumulate, const REAL *src, ptrdiff_t lanes,
                                   const ptrdiff_t *start, const ptrdiff_t *first,
-                                  const REAL *weight, ptrdiff_t chains, ptrdiff_t origin,
+                                  const REAL *weight, int chains, ptrdiff_t origin,
                                   ptrdiff_t x0, ptrdiff_t x1, char *dst, ptrdiff_t step) {
     ptrdiff_t size = element_size(dtype);
     for (ptrdiff_t x = x0; x < x1; x++, dst += step) {

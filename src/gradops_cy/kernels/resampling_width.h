@@ -141,7 +141,7 @@ INLINE vec_f32 sum_whole(const int chains, const int vectors, const float *src, 
     for (int k = 0; k < pattern[MOST]; k += chains)
         for (int i = 0; i < chains && k + i < pattern[MOST]; i++, src += step, weight += WIDTH_LANES)
             sum[i] = add_step_of(pick(vectors, src, places), weight, sum[i], steps, k + i);
-    return chains == 2 ? sum[0] + sum[1] : (sum[0] + sum[2]) + (sum[1] + sum[3]);
+    return join_chains_f32(chains, sum[0], sum[1], sum[2], sum[3]);
 }
 
 INLINE vec_f32 sum_block(const float *src, ptrdiff_t step, const int32_t *pattern) {

@@ -59,7 +59,7 @@ cdef extern from "meanwhile.h" nogil:
         const char *ahead_end
     int check_rows(int parts, float *sums, Py_ssize_t pitch, Py_ssize_t rows,
                    Py_ssize_t n) noexcept
-    void store_waiting(Meanwhile *m, Py_ssize_t rows) noexcept
+    void store_waiting(Meanwhile *m) noexcept
     void let_wait(Meanwhile *m, void *sums, char *place, Py_ssize_t pitch, Py_ssize_t rows,
                   Py_ssize_t n) noexcept
 
