@@ -132,7 +132,7 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
 INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *const *weight,
                                 ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, REAL *const *dst,
                                 const int *add) {
-    #define ADD(rows, add, add_next)                                                                   \
+#define ADD(rows, add, add_next)                                                                   \
     NAME(add_shared_in)(dtype, row, weight, rows, ahead, n, dst, add, add_next)
     int goes_on = add[0] && !add[1];
     if (rows == 1 && !add[0] && !add[1]) ADD(1, 0, 0);
@@ -144,8 +144,7 @@ INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *c
 #undef ADD
 }
 
-/* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, or added
- * to it, for x0 <= x < x1 and c < lanes; dst begins at x0, its columns are `step` bytes apart. */
+/* sum[c] = weight[k] * src[k][c], summed over every k < n that is a multiple of `chains`. */
 INLINE void NAME(sum_columns)(int vectors, const REAL *src, ptrdiff_t lanes, const REAL *weight,
                               ptrdiff_t n, ptrdiff_t chains, VEC *sum) {
     for (int v = 0; v < vectors; v++) sum[v] = (VEC){0};
@@ -158,7 +157,8 @@ INLINE void NAME(sum_columns)(int vectors, const REAL *src, ptrdiff_t lanes, con
 /* What the sums of one, two or four chains add up to. */
 INLINE VEC NAME(join_chains)(int chains, VEC first, VEC second, VEC third, VEC fourth) {
     if (chains == 4) return (first + third) + (second + fourth);
-    return chains == 2 ? first + second : first;
+    if (chains == 2) return first + second;
+    return first;
 }
 
 INLINE void NAME(add_columns_block)(int dtype, int accumulate, int vectors, const REAL *src,
@@ -188,6 +188,8 @@ INLINE void NAME(add_columns_block)(int dtype, int accumulate, int vectors, cons
     }
 }
 
+/* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, or added
+ * to it, for x0 <= x < x1 and c < lanes; dst begins at x0, its columns are `step` bytes apart. */
 INLINE void NAME(add_columns_for)(int dtype, int accumulate, const REAL *src, ptrdiff_t lanes,
                                   const ptrdiff_t *start, const ptrdiff_t *first,
                                   const REAL *weight, int chains, ptrdiff_t origin,
