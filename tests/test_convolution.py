@@ -218,6 +218,16 @@ def test_depths_in_place(inputs, outputs, width, transposed, accumulate):
     replace(case, kernel=(2, 2), strides=(2, 2)).check(out_view="inside", accumulate=accumulate)
 
 
+@every_dtype
+@every_format
+@pytest.mark.parametrize("width", [16, 70, 140])
+def test_rows_that_no_tap_reaches(width, data_format, dtype):
+    """Tiles without products lie between others, whose results are still on their way."""
+    dilated = {"kernel": (2, 1), "dilations": (12, 1)}
+    case = in_format(layer("64-64-1-1-1-0", dst=(8, width), **dilated), data_format, dtype)
+    case.check(out_view="contiguous")
+
+
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 @pytest.mark.parametrize("outputs", [24, 40])
 def test_special_values_in_place(outputs, value):

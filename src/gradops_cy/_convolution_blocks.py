@@ -29,6 +29,8 @@ WORKSPACE = 1 << 20
 # Processors with AMX have at least 2 MiB of that cache. Blocks of few positions may take more of
 # it: each reads all weights once more.
 AMX_WORKSPACE, AMX_WORKSPACE_OF_FEW, AMX_FEW_POSITIONS = 3 << 19, 7 << 18, 170
+# Pointwise weights that cost next to nothing to read once more for each small block.
+AMX_WORKSPACE_OF_LIGHT, AMX_LIGHT_WEIGHTS = 1 << 19, 1 << 17
 # The weights of a channel block that should stay in a core's second-level cache.
 PANEL = 1 << 18
 # Enough positions to use a weight panel well while it is in cache.
@@ -75,9 +77,18 @@ def _workspace(choice: Choice, positions: int = BLOCK_POSITIONS) -> int:
     if choice.along_rows:
         strided = choice.problem.transposed and max(choice.problem.strides) > 1
         return STRIDED_PLANE_BYTES if strided else PLANE_BYTES
+    if choice.dot and choice.tiles.amx and _meets_light_weights(choice):
+        return AMX_WORKSPACE_OF_LIGHT
     if choice.dot and choice.tiles.amx:
         return AMX_WORKSPACE_OF_FEW if positions < AMX_FEW_POSITIONS else AMX_WORKSPACE
     return WORKSPACE
+
+
+def _meets_light_weights(choice: Choice) -> bool:
+    problem = choice.problem
+    weights = problem.output_channels * problem.input_channels * choice.factor_size
+    plain = problem.pointwise and not choice.unfolds
+    return plain and weights <= AMX_LIGHT_WEIGHTS
 
 
 def _panel_chunk(choice: Choice) -> int:
@@ -235,8 +246,9 @@ def _smaller(whole: Cut) -> Cut | None:
     if choice.unfolds and splittable and _weights_bytes(whole) > whole.workspace_bytes:
         return _split_channels(whole)
     # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
-    # results in scratch (with AMX the latter was not measured).
-    apart = choice.unfolds or (choice.problem.pointwise and not choice.tiles.amx)
+    # results in scratch; but AMX multiplies so fast that heavy weights had best be read once.
+    light = not choice.tiles.amx or _meets_light_weights(choice)
+    apart = choice.unfolds or (choice.problem.pointwise and light)
     if apart and width > 4 * DOT_ROWS:
         return whole.evened(2, up(width // 2, DOT_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:

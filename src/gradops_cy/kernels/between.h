@@ -30,7 +30,8 @@ static Between next_span(Meanwhile *m, ptrdiff_t share) {
 INLINE Between share_out(Meanwhile *m, ptrdiff_t rounds, ptrdiff_t steps, ptrdiff_t *busy) {
     const ptrdiff_t all = rounds * steps;
     *busy = 0;
-    if (!m->between || m->rows == 0 || all == 0) return (Between){.share = 0};
+    if (all == 0 && m->between) store_waiting(m);
+    if (!m->between || m->rows == 0) return (Between){.share = 0};
     const ptrdiff_t share = (m->rows + all - 1) / all;
     *busy = (m->rows + share * steps - 1) / (share * steps);
     return next_span(m, share);
