@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -29,8 +30,9 @@ WORKSPACE = 1 << 20
 # Processors with AMX have at least 2 MiB of that cache. Blocks of few positions may take more of
 # it: each reads all weights once more.
 AMX_WORKSPACE, AMX_WORKSPACE_OF_FEW, AMX_FEW_POSITIONS = 3 << 19, 7 << 18, 170
-# Pointwise weights that cost next to nothing to read once more for each small block.
-AMX_WORKSPACE_OF_LIGHT, AMX_LIGHT_WEIGHTS = 1 << 19, 1 << 17
+# Pointwise weights that cost next to nothing to read once more for each small block, and those that
+# cost less than sums that are cut.
+AMX_WORKSPACE_OF_LIGHT, AMX_LIGHT_WEIGHTS, AMX_MODERATE_WEIGHTS = 1 << 19, 1 << 17, 1 << 19
 # The weights of a channel block that should stay in a core's second-level cache.
 PANEL = 1 << 18
 # Enough positions to use a weight panel well while it is in cache.
@@ -77,18 +79,18 @@ def _workspace(choice: Choice, positions: int = BLOCK_POSITIONS) -> int:
     if choice.along_rows:
         strided = choice.problem.transposed and max(choice.problem.strides) > 1
         return STRIDED_PLANE_BYTES if strided else PLANE_BYTES
-    if choice.dot and choice.tiles.amx and _meets_light_weights(choice):
+    if choice.dot and choice.tiles.amx and _pointwise_weights(choice, AMX_LIGHT_WEIGHTS):
         return AMX_WORKSPACE_OF_LIGHT
     if choice.dot and choice.tiles.amx:
         return AMX_WORKSPACE_OF_FEW if positions < AMX_FEW_POSITIONS else AMX_WORKSPACE
     return WORKSPACE
 
 
-def _meets_light_weights(choice: Choice) -> bool:
+def _pointwise_weights(choice: Choice, most: int) -> bool:
+    """Whether a product without a kernel has up to `most` bytes of weights."""
     problem = choice.problem
     weights = problem.output_channels * problem.input_channels * choice.factor_size
-    plain = problem.pointwise and not choice.unfolds
-    return plain and weights <= AMX_LIGHT_WEIGHTS
+    return problem.pointwise and not choice.unfolds and weights <= most
 
 
 def _panel_chunk(choice: Choice) -> int:
@@ -247,8 +249,8 @@ def _smaller(whole: Cut) -> Cut | None:
         return _split_channels(whole)
     # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
     # results in scratch; but AMX multiplies so fast that heavy weights had best be read once.
-    light = not choice.tiles.amx or _meets_light_weights(choice)
-    apart = choice.unfolds or (choice.problem.pointwise and light)
+    most = AMX_MODERATE_WEIGHTS if choice.tiles.amx else sys.maxsize
+    apart = choice.unfolds or _pointwise_weights(choice, most)
     if apart and width > 4 * DOT_ROWS:
         return whole.evened(2, up(width // 2, DOT_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
