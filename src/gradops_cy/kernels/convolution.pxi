@@ -6,7 +6,7 @@
 # strides of tensors are in bytes; sizes inside scratch are in elements of the computing type.
 
 from cython.parallel cimport prange, threadid
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 include "tasks.pxi"
 include "tensor.pxi"
@@ -64,13 +64,15 @@ cdef struct Held:
 
 
 cdef void fill_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
-                      Py_ssize_t chunk, const Scratch *s) noexcept nogil:
+                      Py_ssize_t chunk, bint below, const Scratch *s) noexcept nogil:
+    """Fill the window; `below`, it is that of the block above."""
     if work.b.unfold:
-        unfold_window(work, task, group, first, chunk, s)
+        unfold_window(work, task, group, first, chunk, below, s)
     elif work.b.kernel == PAIRS:
         pack_pair_window(work, task, group, first, chunk, s)
     elif work.b.windowed:
-        pack_window(work, task, group, first, chunk, window_pitch(work, chunk), s.window, s.staging)
+        pack_window(work, task, group, first, chunk, window_pitch(work, chunk), below, s.window,
+                    s.staging)
 
 
 cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, char *scratch,
@@ -82,11 +84,14 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, char *s
     cdef Scratch s = carve(&work.b, scratch)
     cdef Py_ssize_t first = 0
     cdef Py_ssize_t chunk, i
+    cdef bint below = (held.block == task.block - 1 and held.group == group and task.start[1] > 0
+                       and work.axis[2].blocks == 1)
     cdef int fine = 1
     while first < work.b.output_channels:
         chunk = min(work.b.chunk, work.b.output_channels - first)
         if chunk < work.b.output_channels or held.block != task.block or held.group != group:
-            fill_window(work, task, group, first, chunk, &s)
+            fill_window(work, task, group, first, chunk,
+                        below and chunk == work.b.output_channels, &s)
         if work.packing != NULL:
             for i in range(task.block_begin, task.block_end):
                 fine &= pack_chunk(work.packing, group, work.packing.block + 4 * i, first,

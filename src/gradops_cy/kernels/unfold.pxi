@@ -44,7 +44,7 @@ cdef Py_ssize_t point_runs(const Work *work, Py_ssize_t jd, Py_ssize_t jh, Py_ss
 
 
 cdef void unfold_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
-                        Py_ssize_t chunk, const Scratch *s) noexcept nogil:
+                        Py_ssize_t chunk, bint below, const Scratch *s) noexcept nogil:
     cdef Py_ssize_t channels = work.b.source_channels
     cdef Py_ssize_t pitch = window_pitch(work, chunk) * work.window_size
     cdef Py_ssize_t count[3]
@@ -52,7 +52,7 @@ cdef void unfold_window(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef Run *run = <Run *> s.pointers
     cdef char *dst
     if first == 0:
-        pack_window(work, task, group, 0, channels, channels, s.entries, s.staging)
+        pack_window(work, task, group, 0, channels, channels, below, s.entries, s.staging)
     class_positions(work, task, work.residue, count)
     for jd in range(count[0]):
         for jh in range(count[1]):

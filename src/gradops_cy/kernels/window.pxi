@@ -195,16 +195,47 @@ cdef Py_ssize_t joined_rows(const Work *work, Py_ssize_t h, Py_ssize_t y,
     return rows
 
 
+cdef Py_ssize_t keep_rows(const Work *work, Py_ssize_t chunk, Py_ssize_t pitch,
+                          char *window) noexcept nogil:
+    """Move the rows up that a block shares with the one above it, whose window this is.
+
+    Return how many there are. Copied from the second-level cache, they are not read, converted and
+    transposed once more.
+    """
+    cdef const Axis *height = &work.source[1]
+    cdef Py_ssize_t shift = height.block * height.in_step
+    cdef Py_ssize_t kept = height.window - shift
+    cdef Py_ssize_t row = work.source[2].window * pitch * work.window_size
+    cdef Py_ssize_t planes = work.source[0].window
+    cdef Py_ssize_t p
+    # Rows that are in pieces, or of which some are left out, are packed again.
+    if kept <= 0 or work.b.planes > 1:
+        return 0
+    if height.entry[height.window - 1] - height.entry[0] != height.window - 1:
+        return 0
+    if work.b.kernel == COLUMNS:
+        planes *= chunk
+    for p in range(planes):
+        memmove(window, window + shift * row, kept * row)
+        window += height.window * row
+    return kept
+
+
 cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
-                      Py_ssize_t chunk, Py_ssize_t pitch, char *window,
+                      Py_ssize_t chunk, Py_ssize_t pitch, bint below, char *window,
                       char *staging) noexcept nogil:
-    """Pack `chunk` channels from `first` on, `pitch` elements from entry to entry."""
+    """Pack `chunk` channels from `first` on, `pitch` elements from entry to entry.
+
+    `below`, the window is that of the block above.
+    """
     cdef const Axis *depth = &work.source[0]
     cdef const Axis *height = &work.source[1]
     cdef const Axis *width = &work.source[2]
     cdef Tensor x = work.diff_dst
     cdef Py_ssize_t plane = depth.window * height.window * width.window
     cdef Py_ssize_t d, h, yd, yh, rows
+    cdef Py_ssize_t kept = keep_rows(work, chunk, 1 if work.b.kernel == COLUMNS else pitch,
+                                     window) if below else 0
     cdef Py_ssize_t size = work.window_size
     # From channel to channel of the window, and from entry to entry.
     cdef Py_ssize_t across = plane if work.b.kernel == COLUMNS else 1
@@ -218,11 +249,11 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     if work.b.kernel == COLUMNS and first == 0:
         clear_ends(window, work.b.window_bytes, 1, plane * chunk * size)
     # Rows of channels fill themselves up.
-    if work.b.parts == 1 and window_depth(work, chunk) > chunk and x.stride[1] != size:
+    if work.b.parts == 1 and window_depth(work, chunk) > chunk and x.stride[1] != size and not kept:
         memset(window, 0, work.b.planes * plane * pitch * size)
     for d in range(depth.window):
         yd = task.start[0] * depth.in_step + depth.entry[d]
-        h = 0
+        h = kept
         while h < height.window:
             yh = task.start[1] * height.in_step + height.entry[h]
             dst = window + (d * height.window + h) * width.window * along * size
