@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 from benchmarks.cases import Case, parse
 from benchmarks.ours import Ours
@@ -32,15 +33,22 @@ def overhead() -> dict[str, float]:
 def cold(case: Case, provider: Provider, layout: str = "NCX") -> float:
     """Return the time of the first call for a new length over that of a warm one, in f32.
 
-    The median of several lengths of a 1-D convolution.
+    The median of several lengths of a 1-D convolution, all with the same weights, as a layer has
+    them; each comes after calls for the length before.
     """
-    ratios = []
-    for more in range(1, _LENGTHS + 1):
+    arrays = Arrays.random(case, "f32")
+    works = []
+    for more in range(_LENGTHS + 1):
         longer = replace(
             case, src=(case.src[0] + more * case.strides[0],), dst=(case.dst[0] + more,)
         )
-        work = provider.prepare(longer, Arrays.random(longer, "f32"), layout, 1)
+        diff_dst = Arrays.random(longer, "f32").diff_dst
+        work = provider.prepare(longer, replace(arrays, diff_dst=diff_dst), layout, 1)
         assert work is not None
+        works.append(work)
+    ratios = []
+    for before, work in pairwise(works):
+        before()
         first = once(work)
         ratios.append(first / min(once(work) for _ in range(5)))
     return statistics.median(ratios)

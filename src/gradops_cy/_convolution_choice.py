@@ -51,8 +51,6 @@ from gradops_cy._rounding import up
 DOT_PANELS = 1 << 18
 # Channels of diff_src up to which a window whose last tiles have zeros would not pay.
 TAIL_CHANNELS = 192
-# Channels of either tensor from which on tiles are not loaded from diff_dst.
-COPIED_CHANNELS = 256
 # A row longer than this is cut into blocks.
 BLOCK_WIDTH = 2048
 
@@ -365,13 +363,10 @@ def _reads_tiles(problem: ConvProblem, work: Taps, tiles: Tiles) -> bool:
     whole = whole and (fewest >= DOT_ROWS or not tiles.amx)
     if not whole or not len(work.taps) or counts[2] > BLOCK_WIDTH:
         return False
-    # NumPy's arrays begin 16 bytes beyond a line, and a tile's rows lie in two each. Where many
-    # tiles of channels read rows too long for the first-level cache, a copy costs less.
-    if tiles.amx and min(outputs, problem.input_channels) >= COPIED_CHANNELS:
-        return False
-    # diff_dst comes from memory each time, a window from the second-level cache.
+    # diff_dst comes from memory each time, a window from the second-level cache; and NumPy's arrays
+    # begin 16 bytes beyond a line, so that each row of a tile lies in two.
     panels = len(work.taps) * outputs * up(problem.input_channels, DOT_COLUMNS) * 2
-    if panels > 2 * DOT_PANELS * len(work.residues):
+    if panels >= 2 * DOT_PANELS * len(work.residues):
         return False
     return all(
         axis.low >= 0 and axis.low + axis.span + (count - 1) * axis.in_step <= source
