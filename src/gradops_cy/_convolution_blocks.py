@@ -292,7 +292,9 @@ def _by_channels(found: Cut) -> Cut:
     heavy = choice.tiled and _weights_bytes(found) > _workspace(choice)
     if not heavy or found.direct or whole.block == found.block:
         return found
-    most = len(whole.blocks) if whole.chunk >= choice.problem.output_channels else 2
+    most = len(whole.blocks)
+    if whole.chunk < choice.problem.output_channels:
+        most = min(2, most)
     while whole.scratch_bytes > _workspace(choice) and whole.channel_splits < most:
         whole = _split_channels(whole)
     return whole if whole.scratch_bytes <= _workspace(choice) else found

@@ -274,7 +274,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef bint asks = work.b.asks and m.ahead == NULL
     cdef Py_ssize_t steps = max(1, (residue[4] - residue[3]) * (kc // depth))
     cdef Py_ssize_t turns = max(1, count[0] * tiles_of(&cover) * (block_end - block_begin) * steps)
-    m.between = work.b.direct and not work.accumulate
+    m.between = HAVE_AMX and work.b.direct and not work.accumulate
     if work.b.parts == 3:
         m.between = m.between and steps <= SHORT_FLOATS
     elif work.b.parts == 1 and first_channels:
