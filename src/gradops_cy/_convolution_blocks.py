@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -79,14 +78,14 @@ def _workspace(choice: Choice, positions: int = BLOCK_POSITIONS) -> int:
     if choice.along_rows:
         strided = choice.problem.transposed and max(choice.problem.strides) > 1
         return STRIDED_PLANE_BYTES if strided else PLANE_BYTES
-    if choice.dot and choice.tiles.amx and _pointwise_weights(choice, AMX_LIGHT_WEIGHTS):
-        return AMX_WORKSPACE_OF_LIGHT
     if choice.dot and choice.tiles.amx:
+        if _has_light_weights(choice, AMX_LIGHT_WEIGHTS):
+            return AMX_WORKSPACE_OF_LIGHT
         return AMX_WORKSPACE_OF_FEW if positions < AMX_FEW_POSITIONS else AMX_WORKSPACE
     return WORKSPACE
 
 
-def _pointwise_weights(choice: Choice, most: int) -> bool:
+def _has_light_weights(choice: Choice, most: int) -> bool:
     """Whether a product without a kernel has up to `most` bytes of weights."""
     problem = choice.problem
     weights = problem.output_channels * problem.input_channels * choice.factor_size
@@ -249,8 +248,8 @@ def _smaller(whole: Cut) -> Cut | None:
         return _split_channels(whole)
     # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
     # results in scratch; but AMX multiplies so fast that heavy weights had best be read once.
-    most = AMX_MODERATE_WEIGHTS if choice.tiles.amx else sys.maxsize
-    apart = choice.unfolds or _pointwise_weights(choice, most)
+    light = not choice.tiles.amx or _has_light_weights(choice, AMX_MODERATE_WEIGHTS)
+    apart = choice.unfolds or (choice.problem.pointwise and light)
     if apart and width > 4 * DOT_ROWS:
         return whole.evened(2, up(width // 2, DOT_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:

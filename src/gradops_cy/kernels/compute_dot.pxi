@@ -163,6 +163,7 @@ cdef struct Cover:
     Py_ssize_t units
     Py_ssize_t end          # of a unit, without those columns
     Py_ssize_t grain        # positions that tiles have a multiple of
+    Py_ssize_t grains       # of a unit
     Py_ssize_t pieces       # tiles of a unit
     Py_ssize_t columns
     Py_ssize_t downs        # tiles of a column
@@ -194,16 +195,12 @@ cdef Cover cover_plane(const Work *work, const Py_ssize_t *count) noexcept nogil
     cover.downs = (cover.units + DOT_ROWS - 1) // DOT_ROWS
     if cover.columns:
         cover.end = count[2] - cover.columns
+    cover.grains = (cover.end + cover.grain - 1) // cover.grain
     cover.pieces = 0
     if limit > 0:
-        cover.pieces = (grains_of(&cover) * cover.grain + limit - 1) // limit
+        cover.pieces = (cover.grains * cover.grain + limit - 1) // limit
     cover.downwards = work.b.windowed and work.b.parts == 1 and not channels_first(work)
     return cover
-
-
-cdef inline Py_ssize_t grains_of(const Cover *cover) noexcept nogil:
-    """Return how many steps a unit has that tiles are multiples of."""
-    return (cover.end + cover.grain - 1) // cover.grain
 
 
 cdef inline Py_ssize_t tiles_of(const Cover *cover) noexcept nogil:
@@ -217,7 +214,6 @@ cdef Spot spot_of(const Cover *cover, Py_ssize_t number) noexcept nogil:
     """
     cdef Spot spot
     cdef Py_ssize_t along = cover.units * cover.pieces
-    cdef Py_ssize_t grains = grains_of(cover)
     cdef Py_ssize_t piece
     if number >= along:
         number -= along
@@ -230,9 +226,9 @@ cdef Spot spot_of(const Cover *cover, Py_ssize_t number) noexcept nogil:
         piece, spot.row = number // cover.units, number % cover.units
     else:
         spot.row, piece = number // cover.pieces, number % cover.pieces
-    spot.first = piece * (grains // cover.pieces) + min(piece, grains % cover.pieces)
+    spot.first = piece * (cover.grains // cover.pieces) + min(piece, cover.grains % cover.pieces)
     spot.first *= cover.grain
-    spot.height = (grains // cover.pieces + (piece < grains % cover.pieces)) * cover.grain
+    spot.height = (cover.grains // cover.pieces + (piece < cover.grains % cover.pieces)) * cover.grain
     spot.below = 0
     return spot
 
@@ -274,6 +270,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
     cdef bint asks = work.b.asks and m.ahead == NULL
     cdef Py_ssize_t steps = max(1, (residue[4] - residue[3]) * (kc // depth))
     cdef Py_ssize_t turns = max(1, count[0] * tiles_of(&cover) * (block_end - block_begin) * steps)
+    # Vectors take no turns with results.
     m.between = HAVE_AMX and work.b.direct and not work.accumulate
     if work.b.parts == 3:
         m.between = m.between and steps <= SHORT_FLOATS

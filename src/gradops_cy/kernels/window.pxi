@@ -195,17 +195,17 @@ cdef Py_ssize_t joined_rows(const Work *work, Py_ssize_t h, Py_ssize_t y,
     return rows
 
 
-cdef Py_ssize_t keep_rows(const Work *work, Py_ssize_t chunk, Py_ssize_t pitch,
+cdef Py_ssize_t keep_rows(const Work *work, Py_ssize_t chunk, Py_ssize_t along,
                           char *window) noexcept nogil:
     """Move the rows up that a block shares with the one above it, whose window this is.
 
-    Return how many there are. Copied from the second-level cache, they are not read, converted and
-    transposed once more.
+    Entries are `along` elements apart. Return how many rows there are. Copied from the second-level
+    cache, they are not read, converted and transposed once more.
     """
     cdef const Axis *height = &work.source[1]
     cdef Py_ssize_t shift = height.block * height.in_step
     cdef Py_ssize_t kept = height.window - shift
-    cdef Py_ssize_t row = work.source[2].window * pitch * work.window_size
+    cdef Py_ssize_t row = work.source[2].window * along * work.window_size
     cdef Py_ssize_t planes = work.source[0].window
     cdef Py_ssize_t p
     # Rows that are in pieces, or of which some are left out, are packed again.
@@ -234,12 +234,11 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef Tensor x = work.diff_dst
     cdef Py_ssize_t plane = depth.window * height.window * width.window
     cdef Py_ssize_t d, h, yd, yh, rows
-    cdef Py_ssize_t kept = keep_rows(work, chunk, 1 if work.b.kernel == COLUMNS else pitch,
-                                     window) if below else 0
     cdef Py_ssize_t size = work.window_size
     # From channel to channel of the window, and from entry to entry.
     cdef Py_ssize_t across = plane if work.b.kernel == COLUMNS else 1
     cdef Py_ssize_t along = 1 if work.b.kernel == COLUMNS else pitch
+    cdef Py_ssize_t kept = keep_rows(work, chunk, along, window) if below else 0
     cdef char *dst
     cdef Py_ssize_t start = task.start[2] * width.in_step
     cdef const char *base = x.data + task.image * x.stride[0]
