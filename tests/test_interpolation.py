@@ -87,6 +87,10 @@ EXTENTS = [
     ((2, 4, 6), (4, 8, 12)),
     ((3, 8, 7), (4, 3, 9)),
     ((5, 1, 6), (2, 4, 6)),
+    ((3, 33), (6, 66)),
+    ((27,), (216,)),
+    ((5, 100), (10, 25)),
+    ((2, 3, 40), (4, 6, 160)),
 ]
 
 
@@ -169,6 +173,9 @@ def test_real_layers(channels, src, dst, mode, data_format, dtype):
     [
         ((3, 290), (12, 1160), "half_pixel"),
         ((3, 290), (24, 2320), "asymmetric"),
+        ((2, 2100), (4, 4200), "half_pixel"),
+        ((4, 1100), (9, 4400), "asymmetric"),
+        ((2, 8, 72), (16, 64, 144), "half_pixel"),
         ((9, 65), (65, 513), "align_corners"),
         ((2, 3, 131), (8, 3, 521), "align_corners"),
     ],
@@ -177,6 +184,42 @@ def test_whole_factors(src, dst, transform, mode, accumulate, dtype):
     """Rows in phases: longer than are kept at a time, whole vectors or not."""
     out = {"out_view": "contiguous", "accumulate": accumulate}
     check(dtype, "NCX", 2, 3, src, dst, mode, transform, **out)
+
+
+@every_dtype
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("transform", ["half_pixel", "asymmetric"])
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [((10, 4200), (5, 2100)), ((7, 200), (3, 25)), ((6, 66), (12, 33)), ((3, 5, 48), (3, 5, 12))],
+)
+def test_whole_shares(src, dst, transform, mode, accumulate, dtype):
+    """Columns that are spread over the positions that read them."""
+    out = {"out_view": "contiguous", "accumulate": accumulate}
+    check(dtype, "NCX", 2, 3, src, dst, mode, transform, **out)
+
+
+@every_dtype
+@pytest.mark.parametrize("out_view", WRITEABLE)
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("dst", [(12, 96), (3, 12)])
+def test_views_of_whole_factors(dst, view, out_view, dtype):
+    check(dtype, "NCX", 2, 3, (6, 48), dst, "linear", "half_pixel", view=view, out_view=out_view)
+
+
+@every_dtype
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("dst", [(14, 96), (14, 12)])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_no_position_beside_is_spoilt(bad, dst, mode, dtype):
+    """What is not finite reaches the positions that read it, and no other."""
+    dy = np.zeros((1, 1, *dst), DTYPES[dtype])
+    dy[0, 0, 3, ::7] = bad
+    spoilt = ~np.isfinite(interpolate_backward((1, 1, 7, 48), dy, mode=mode, data_format="NCX"))
+    ones = np.where(np.isfinite(dy), 0, 1).astype(dy.dtype)
+    reads = interpolate_backward((1, 1, 7, 48), ones, mode=mode, data_format="NCX") != 0
+    np.testing.assert_array_equal(spoilt, reads)
 
 
 def test_nearest_half_pixel_index_is_exact():

@@ -4,11 +4,12 @@ The kernels reduce depth and height while they load rows, then the width, in vec
 
 - channels, where these lie innermost and are many,
 - positions along the width, picked by permutation, where channels are few or not innermost,
+- the same, dealt out or spread, where the width grows or shrinks by 2, 4 or 8,
 - 16 planes, transposed as a whole, where such planes are narrow, or
 - 16 rows of the result, with their channels where these lie innermost but are few, transposed in
   cache while they are reduced: for tiers that cannot permute, and for places that lie far apart.
 
-All four add in one order, so that they agree bit for bit.
+All of them add in one order, so that they agree bit for bit.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
+from gradops_cy._resampling_phases import phase_table, rows_alike
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
 from gradops_cy._resampling_width import WidthTable, chains, width_table
 
@@ -32,6 +34,7 @@ _KERNEL_CODES = {
     "rows": _kernels.ROWS,
     "planes": _kernels.PLANES,
     "width": _kernels.WIDTH,
+    "phases": _kernels.PHASES,
 }
 
 # Elements of a block in cache, the fewest and most channels of one, and the runs that it holds.
@@ -69,7 +72,7 @@ _STAGE_ELEMENTS = 2048
 # Bytes of a diff_dst, more than a second-level cache holds, from which on rows are asked for before
 # they are summed, and how many bytes before.
 _FETCH_BYTES = 1 << 21
-_AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0}
+_AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0, "phases": 1}
 # Elements of a row that the kernel of channels reduces and sums at a time, from there on too. AMD's
 # prefetchers want many, and follow rows side by side by themselves, from so many bytes of a column
 # on: a request of ours takes the place of a load. Rows that lie within a few kilobytes they do not
@@ -89,7 +92,7 @@ class ResamplePlan:
 
     Attributes
     ----------
-    kernel : {"channels", "width", "rows", "planes"}
+    kernel : {"channels", "width", "phases", "rows", "planes"}
         What the lanes are.
     lanes : int
         Channels of a block, or rows, or planes, side by side.
@@ -164,7 +167,10 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     in_chains = 1
     if permutes:
         in_chains = chains(axes[2], _kernels.WIDTH_LANES, _kernels.COLUMNS_IN_SEQUENCE)
-    width = None
+    width = phases = None
+    if innermost == "width" and not problem.computes_f64 and problem.src[2] >= _WIDE:
+        phases = phase_table(axes[2], problem.dst[2], lanes=_kernels.PHASE_LANES)
+        kernel = "phases" if phases else kernel
     if kernel == "width":
         width = _width_table(problem, innermost, axes[2], in_chains)
     if kernel == "width" and width is None:
@@ -197,14 +203,19 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     src, dst = math.prod(problem.src), math.prod(problem.dst)
     bytes_of_one = planes * itemsize
     streams = _processor.past_the_caches(src * bytes_of_one, (src + dst) * bytes_of_one)
-    if width:
+    if width or phases:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
-        # halves, which take longer to sum than to load.
-        most = _STREAM_GROWTH if itemsize == 4 else 1
+        # halves, which take longer to sum than to load, and always for those of phases.
+        most = _STREAM_GROWTH if itemsize == 4 else 0 if phases else 1
         streams = streams and dst <= most * src
+    if width:
         lanes = pixel
         elements = max(width.elements, _STAGE_ELEMENTS) if streams else width.elements
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
+    elif phases:
+        lanes = 1
+        chunk = min(_CHUNK_ELEMENTS // phases.scale, problem.src[2])
+        columns = (chunk + 2 * _kernels.ROW_LANES) * phases.scale
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
@@ -222,6 +233,10 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         row_elements = problem.src[2] * (1 + dst / src) * pixel / chunks
         task_rows = width.group * max(1, int(_TASK_ELEMENTS / (row_elements * width.group)))
         tasks = chunks * -(-rows // task_rows)
+    elif phases:
+        task_columns = chunk
+        task_rows = max(1, _TASK_ELEMENTS // (chunk * (1 + phases.scale)))
+        tasks = -(-problem.src[2] // chunk) * -(-rows // task_rows)
     elif kernel == "channels":
         # The kernel joins them, as many as leave every thread some.
         task_columns = columns * max(1, _TASK_ELEMENTS // (columns * lanes))
@@ -247,6 +262,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         "chunks": width.chunks if width else none,
         "blocks": width.blocks if width else none,
         "patterns": width.patterns if width else none.astype(np.intc),
+        "phases": phases.weights if phases else none.astype(np.float32),
+        "alike": rows_alike(axes[1], problem.dst[1]) if phases else none,
     }
     workspace_bytes = _kernels.workspace_bytes(
         dtype.itemsize, lanes, columns, products, longest[2], *whole
@@ -272,6 +289,9 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             chains=in_chains,
             pixel=pixel,
             group=width.group if width else 1,
+            scale=phases.scale if phases else 1,
+            spread=phases.spread if phases else 1,
+            taps=phases.taps if phases else 1,
             lanes=lanes,
             columns=columns,
             longest_product=products,

@@ -1,7 +1,8 @@
 # The resampling kernels: every result element gathers the elements of diff_dst that touch it.
 # This file holds what a job is, where its rows lie, and how its tasks are run. What is done to rows
 # is in resampling_passes.pxi, with the kernel of rows, and resampling_shared.pxi; the others have files
-# of their own, resampling_channels.pxi, resampling_planes.pxi and resampling_width.pxi.
+# of their own, resampling_channels.pxi, resampling_phases.pxi, resampling_planes.pxi and
+# resampling_width.pxi.
 
 from cpython.buffer cimport (PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
                              PyObject_GetBuffer)
@@ -13,7 +14,7 @@ include "tensor.pxi"
 
 cdef extern from "resampling.h" nogil:
     enum:
-        ROWS_AT_ONCE, SLACK, F32, F64
+        ROWS_AT_ONCE, SLACK, F16, F32, F64
     cpdef enum:
         ROWS_OF_A_PLANE, COLUMNS_IN_SEQUENCE
     int compute_size(int dtype) noexcept
@@ -48,7 +49,7 @@ cdef extern from "resampling.h" nogil:
                    Py_ssize_t cols) noexcept
 
 cpdef enum:
-    CHANNELS, ROWS, PLANES, WIDTH  # what the lanes of a block are
+    CHANNELS, ROWS, PLANES, WIDTH, PHASES  # what the lanes of a block are
     ROW_LANES = 16      # rows or planes side by side
     MAX_PRODUCTS = 256  # rows summed at most before their sum is rounded off; more are halved
     MAX_RUN = 128       # columns of a run that a block must hold; longer runs are halved
@@ -67,7 +68,7 @@ cdef struct Tensor:
 
 cdef struct Job:
     int load_dtype, store_dtype
-    int kernel  # CHANNELS, ROWS, PLANES or WIDTH
+    int kernel
     bint f64, accumulate
     bint stores_directly  # the last pass stores where the result lies, without a buffer
     bint streams  # ... and past the caches
@@ -89,6 +90,12 @@ cdef struct Job:
     const Py_ssize_t *chunks
     const Py_ssize_t *blocks
     const int *patterns
+    # For PHASES: columns of diff_dst for each of the result, or the other way round; taps of each and
+    # their weights; from each row of the result on, those that have the same weights and read at
+    # equal distances.
+    int scale, spread, taps
+    const float *phases
+    const Py_ssize_t *alike
     Tensor grads, result
     Py_ssize_t grads_extents[3]  # d, h, w
 
@@ -224,6 +231,7 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
 include "resampling_passes.pxi"
 include "resampling_shared.pxi"
 include "resampling_width.pxi"
+include "resampling_phases.pxi"
 include "resampling_boxes.pxi"
 include "resampling_channels.pxi"
 include "resampling_planes.pxi"
@@ -234,6 +242,8 @@ cdef void run_any(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
         run_planes(job, task, memory)
     elif job.kernel == WIDTH:
         run_width(job, task, memory)
+    elif job.kernel == PHASES:
+        run_phases(job, task, memory)
     elif job.kernel == CHANNELS:
         run_channels(job, task, memory)
     else:
@@ -269,14 +279,16 @@ cdef class Resampling:
     def __init__(self, *, int kernel, int load_dtype, int store_dtype, result_shape, grads_shape,
                  const Py_ssize_t[::1] table, const unsigned char[::1] weights,
                  const Py_ssize_t[::1] chunks, const Py_ssize_t[::1] blocks,
-                 const int[::1] patterns, int chains, Py_ssize_t pixel, Py_ssize_t group,
+                 const int[::1] patterns, const float[::1] phases,
+                 const Py_ssize_t[::1] alike, int scale, int spread, int taps,
+                 int chains, Py_ssize_t pixel, Py_ssize_t group,
                  Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
                  Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
                  Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead, Py_ssize_t piece,
                  bint touches, bint streams, bint boxes):
         cdef Job *job = &self.job
         cdef int axis
-        self.tables = (table, weights, chunks, blocks, patterns)
+        self.tables = (table, weights, chunks, blocks, patterns, phases, alike)
         self.tasks, self.streams = tasks, streams
         job.kernel = kernel
         job.load_dtype, job.store_dtype = load_dtype, store_dtype
@@ -297,6 +309,9 @@ cdef class Resampling:
         job.chunk_count = chunks.shape[0] // CHUNK_WORDS
         if kernel == WIDTH:
             job.chunks, job.blocks, job.patterns = &chunks[0], &blocks[0], &patterns[0]
+        if kernel == PHASES:
+            job.phases, job.alike = &phases[0], &alike[0]
+            job.scale, job.spread, job.taps = scale, spread, taps
         for axis in range(3):
             job.grads_extents[axis] = grads_shape[axis + 2]
 

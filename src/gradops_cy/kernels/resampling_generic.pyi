@@ -12,12 +12,14 @@ CHANNELS: int
 ROWS: int
 PLANES: int
 WIDTH: int
+PHASES: int
 ROW_LANES: int
 MAX_PRODUCTS: int
 MAX_RUN: int
 ROWS_OF_A_PLANE: int
 COLUMNS_IN_SEQUENCE: int
 WIDTH_LANES: int
+PHASE_LANES: int
 WIDTH_REACH: int
 CHUNK_BLOCK: int
 CHUNK_FIRST: int
@@ -51,6 +53,12 @@ class Resampling:
         chunks: _Places,
         blocks: _Places,
         patterns: np.ndarray[Any, np.dtype[np.intc]],
+        phases: np.ndarray[Any, np.dtype[np.float32]],
+        alike: _Places,
+        scale: int,
+        spread: int,
+        taps: int,
+        chains: int,
         pixel: int,
         group: int,
         lanes: int,

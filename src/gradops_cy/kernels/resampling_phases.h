@@ -1,0 +1,254 @@
+/* Both passes at once where the width grows or shrinks by 2, 4 or 8, in registers. Where it grows, the
+ * columns of LANES positions are reduced over depth and height and dealt out, a vector for each phase, the
+ * columns that lie as far within their position; what neighbours read are such vectors too, moved by a
+ * lane. Where it shrinks, no position reads more than a column, and these are spread. Sums have the order
+ * of the two passes. */
+#ifndef GRADOPS_RESAMPLING_PHASES_H
+#define GRADOPS_RESAMPLING_PHASES_H
+
+#include "resampling.h"
+
+enum { PHASE_ROWS = 64 /* rows that are reduced at once */, PHASE_LANES = LANES_F32 };
+
+/* Whether vectors convert float16: else its rows are reduced by the pass that all kernels have. */
+#if defined(__F16C__)
+enum { PHASE_F16 = 1 };
+#else
+enum { PHASE_F16 = 0 };
+#endif
+
+/* `count` rows of the result: each takes the same `rows` of diff_dst, which begin at position `origin` and
+ * lie row_step bytes further on for the next one, and so does what is `asked` for meanwhile. The weights of
+ * taps are those of [first, middle and last vector of a row][tap][lane], and zero where a tap lies
+ * outside. */
+typedef struct {
+    const char *const *row, *const *asked;
+    const float *weight, *taps;
+    ptrdiff_t rows, asked_rows, origin, extent;
+    ptrdiff_t count, row_step, dst_step;
+    int streams; /* float32 results of whole lines go past the caches */
+} PhaseRows;
+
+#define BEFORE_FIRST(i, h, L) ((i) + (L) - 1)
+#define AFTER_FIRST(i, h, L) ((i) + 1)
+
+/* Vectors of columns in the order of memory, or of bfloat16 as load_pair_f32 has them, dealt out. */
+INLINE void deal_phases(const int dtype, const int scale, vec_f32 *sum) {
+    vec_f32 dealt[8];
+#pragma GCC unroll 4
+    for (int round = scale; round > 1; round /= 2) {
+        if (dtype == BF16 && round == scale) {
+#pragma GCC unroll 4
+            for (int v = 0; v < scale / 2; v++)
+                dealt[v] = sum[2 * v], dealt[v + scale / 2] = sum[2 * v + 1];
+        } else {
+#pragma GCC unroll 4
+            for (int v = 0; v < scale / 2; v++) {
+                const vec_f32 a = sum[2 * v], b = sum[2 * v + 1];
+                dealt[v] = __builtin_shufflevector(a, b, LANES_OF_f32(EVENS));
+                dealt[v + scale / 2] = __builtin_shufflevector(a, b, LANES_OF_f32(ODDS));
+            }
+        }
+#pragma GCC unroll 8
+        for (int v = 0; v < scale; v++) sum[v] = dealt[v];
+    }
+}
+
+/* The columns of LANES positions, `offset` bytes into the rows, dealt out. */
+INLINE void reduce_phases(const int dtype, const int scale, const char *const *row, const vec_f32 *splat,
+                          const ptrdiff_t rows, const float *weight, ptrdiff_t offset, vec_f32 *phase) {
+    vec_f32 sum[8] = {{0}}, part[2];
+#pragma GCC unroll 4
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        const char *p = row[r] + offset;
+        const vec_f32 w = splat ? splat[r] : splat_f32(weight[r]);
+#pragma GCC unroll 4
+        for (int v = 0; v < scale; v += 2, p += 2 * LANES_F32 * element_size(dtype)) {
+            load_pair_f32(dtype, p, part);
+            sum[v] += w * part[0];
+            sum[v + 1] += w * part[1];
+        }
+    }
+    deal_phases(dtype, scale, sum);
+#pragma GCC unroll 8
+    for (int v = 0; v < scale; v++) phase[v] = sum[v];
+}
+
+/* The same of the first `left` columns, if any; the others are zeros. */
+INLINE void reduce_last_phases(const int dtype, const int scale, const PhaseRows *job, ptrdiff_t offset,
+                               ptrdiff_t left, vec_f32 *phase) {
+    const ptrdiff_t step = LANES_F32 * element_size(dtype);
+    vec_f32 sum[8] = {{0}};
+#pragma GCC unroll 8
+    for (int v = 0; v < scale; v++)
+        for (ptrdiff_t r = 0; left > v * LANES_F32 && r < job->rows; r++)
+            sum[v] += splat_f32(job->weight[r])
+                      * load_first(dtype, job->row[r] + offset + v * step, left - v * LANES_F32);
+#pragma GCC unroll 4
+    for (int v = 0; v < scale; v += 2) deal_pair_f32(dtype, sum + v);
+    deal_phases(dtype, scale, sum);
+#pragma GCC unroll 8
+    for (int v = 0; v < scale; v++) phase[v] = sum[v];
+}
+
+/* Taps from `before` columns before a position's first one on. */
+INLINE vec_f32 sum_phase_taps(const int scale, const int before, const int taps, const int chains,
+                              const float *weight, const vec_f32 *last, const vec_f32 *here,
+                              const vec_f32 *next) {
+    vec_f32 sum[4] = {{0}};
+#pragma GCC unroll 16
+    for (int k = 0; k < taps; k++) {
+        const int tap = k - before, p = (tap + scale) % scale;
+        vec_f32 x = here[p];
+        if (tap < 0) x = __builtin_shufflevector(last[p], x, LANES_OF_f32(BEFORE_FIRST));
+        else if (tap >= scale) x = __builtin_shufflevector(x, next[p], LANES_OF_f32(AFTER_FIRST));
+        sum[k % chains] += *(const vec_f32 *)(weight + k * LANES_F32) * x;
+    }
+    return join_chains_f32(chains, sum[0], sum[1], sum[2], sum[3]);
+}
+
+/* `fixed` rows stay in registers; 0 for any number. */
+INLINE void sum_phases_for(const int dtype, const int scale, const int before, const int taps,
+                           const int chains, const int fixed, const PhaseRows *job, ptrdiff_t x0,
+                           ptrdiff_t x1, char *result) {
+    const ptrdiff_t size = element_size(dtype), bytes = scale * LANES_F32 * size;
+    const ptrdiff_t extent = job->extent, rows = fixed ? fixed : job->rows, set = taps * LANES_F32;
+    vec_f32 last[8] = {{0}}, here[8], next[8], held_weight[4];
+    const char *held_row[4], *const *row = fixed ? held_row : job->row;
+    const vec_f32 *splat = fixed ? held_weight : NULL;
+#pragma GCC unroll 4
+    for (int r = 0; r < fixed; r++)
+        held_row[r] = job->row[r], held_weight[r] = splat_f32(job->weight[r]);
+#define REDUCE(offset, phase)                                                                      \
+    reduce_phases(dtype, scale, row, splat, rows, job->weight, offset, phase)
+#define SUM() sum_phase_taps(scale, before, taps, chains, weight, last, here, next)
+    for (ptrdiff_t i = 0; i < job->count; i++) {
+        ptrdiff_t x = x0, offset = (x - job->origin) * scale * size + i * job->row_step;
+        const float *weight = x ? job->taps + set : job->taps;
+        char *dst = result + i * job->dst_step;
+#pragma GCC unroll 8
+        for (int v = 0; v < scale; v++) last[v] = (vec_f32){0};
+        if (before && x) REDUCE(offset - bytes, last);
+        if (x + LANES_F32 <= extent) REDUCE(offset, here);
+        else reduce_last_phases(dtype, scale, job, offset, (extent - x) * scale, here);
+        for (; x < x1 && x + 2 * LANES_F32 <= extent; x += LANES_F32, dst += LANES_F32 * size) {
+            for (ptrdiff_t r = 0; r < job->asked_rows; r++)
+                for (ptrdiff_t line = 0; line < bytes; line += 64)
+                    __builtin_prefetch(job->asked[r] + offset + line, 0, 2);
+            offset += bytes;
+            REDUCE(offset, next);
+            if (dtype == F32 && job->streams) STREAM_VECTOR(dst, SUM());
+            else store_first(dtype, SUM(), dst, LANES_F32);
+            weight = job->taps + set;
+#pragma GCC unroll 8
+            for (int v = 0; v < scale; v++) last[v] = here[v], here[v] = next[v];
+        }
+        for (; x < x1; x += LANES_F32, dst += LANES_F32 * size) {
+            offset += bytes;
+            if (x + LANES_F32 >= extent) weight = job->taps + 2 * set;
+            reduce_last_phases(dtype, scale, job, offset, (extent - x - LANES_F32) * scale, next);
+            store_first(dtype, SUM(), dst, x1 - x);
+#pragma GCC unroll 8
+            for (int v = 0; v < scale; v++) last[v] = here[v], here[v] = next[v];
+        }
+    }
+#undef SUM
+#undef REDUCE
+}
+
+/* dst[x - x0] = the sum of position x, x0 <= x < x1, from rows of `scale` columns for each, and as much of
+ * the next rows. x0 is a multiple of LANES. */
+static void sum_phases(int dtype, int scale, int taps, const PhaseRows *job, ptrdiff_t x0, ptrdiff_t x1,
+                       char *dst) {
+#define SUM(dtype, scale, before, taps, rows)                                                      \
+    sum_phases_for(dtype, scale, before, taps, WIDTH_LANES && scale > 2 ? scale / 2 : 1, rows, job, x0, \
+                   x1, dst)
+#define BY_TAPS(dtype, scale, rows)                                                                \
+    do {                                                                                           \
+        if (taps == scale) SUM(dtype, scale, 0, scale, rows);                                      \
+        else if (taps == 2 * scale) SUM(dtype, scale, scale / 2, 2 * scale, rows);                 \
+        else SUM(dtype, scale, scale - 1, 2 * scale - 1, rows);                                    \
+    } while (0)
+#define BY_SCALE(dtype)                                                                            \
+    do {                                                                                           \
+        if (scale == 8) BY_TAPS(dtype, 8, 0);                                                      \
+        else if (scale == 4) BY_TAPS(dtype, 4, 0);                                                 \
+        else if (job->rows == 4) BY_TAPS(dtype, 2, 4);                                             \
+        else if (job->rows == 2) BY_TAPS(dtype, 2, 2);                                             \
+        else if (job->rows == 1) BY_TAPS(dtype, 2, 1);                                             \
+        else BY_TAPS(dtype, 2, 0);                                                                 \
+    } while (0)
+    if (dtype == F32) BY_SCALE(F32);
+    else if (dtype == F16 && PHASE_F16) BY_SCALE(F16);
+    else BY_SCALE(BF16);
+#undef BY_SCALE
+#undef BY_TAPS
+#undef SUM
+}
+
+/* `fixed` as above. The taps are the weights of each lane, and words of ones where it has any. */
+INLINE void spread_phases_for(const int dtype, const int spread, const int fixed, const PhaseRows *job,
+                              ptrdiff_t columns, char *result) {
+    const ptrdiff_t size = element_size(dtype), rows = fixed ? fixed : job->rows;
+    const vec_f32 weight = *(const vec_f32 *)job->taps, zero = {0};
+    const indices_f32 used = *(const indices_f32 *)(job->taps + LANES_F32);
+    for (ptrdiff_t i = 0; i < job->count; i++) {
+        const ptrdiff_t offset = i * job->row_step;
+        char *dst = result + i * job->dst_step;
+        for (ptrdiff_t y = 0; y < columns; y += LANES_F32) {
+            const ptrdiff_t left = columns - y;
+            vec_f32 part[8] = {{0}}, more[8];
+            for (ptrdiff_t r = 0; r < rows; r++)
+                part[0] += splat_f32(job->weight[r])
+                           * load_first(dtype, job->row[r] + offset + y * size, left);
+            for (ptrdiff_t r = 0; r < job->asked_rows; r++)
+                __builtin_prefetch(job->asked[r] + offset + y * size, 0, 2);
+#pragma GCC unroll 4
+            for (int parts = 1; parts < spread; parts *= 2) {
+#pragma GCC unroll 4
+                for (int p = 0; p < parts; p++) take_turns_f32(part[p], part[p], more + 2 * p);
+#pragma GCC unroll 8
+                for (int p = 0; p < 2 * parts; p++) part[p] = more[p];
+            }
+#pragma GCC unroll 8
+            for (int p = 0; p < spread; p++)
+                part[p] = (vec_f32)((indices_f32)(weight * part[p] + zero) & used);
+#pragma GCC unroll 4
+            for (int p = 0; p < spread; p += 2, dst += 2 * LANES_F32 * size) {
+                const ptrdiff_t rest = left * spread - p * LANES_F32;
+                if (rest < 2 * LANES_F32) {
+                    if (rest > 0) store_first(dtype, part[p], dst, rest);
+                    if (rest > LANES_F32)
+                        store_first(dtype, part[p + 1], dst + LANES_F32 * size, rest - LANES_F32);
+                } else if (dtype == F32 && job->streams) {
+                    STREAM_VECTOR(dst, part[p]);
+                    STREAM_VECTOR(dst + VECTOR_BYTES, part[p + 1]);
+                } else {
+                    store_pair_f32(dtype, part + p, dst);
+                }
+            }
+        }
+    }
+}
+
+/* dst[x] = the weight of x times column x / spread, x < columns * spread, and as much of the next rows. */
+static void spread_phases(int dtype, int spread, const PhaseRows *job, ptrdiff_t columns, char *dst) {
+#define SPREAD(dtype, spread)                                                                      \
+    do {                                                                                           \
+        if (job->rows == 1) spread_phases_for(dtype, spread, 1, job, columns, dst);                \
+        else spread_phases_for(dtype, spread, 0, job, columns, dst);                               \
+    } while (0)
+#define BY_SPREAD(dtype)                                                                           \
+    do {                                                                                           \
+        if (spread == 2) SPREAD(dtype, 2);                                                         \
+        else if (spread == 4) SPREAD(dtype, 4);                                                    \
+        else SPREAD(dtype, 8);                                                                     \
+    } while (0)
+    if (dtype == F32) BY_SPREAD(F32);
+    else if (dtype == F16 && PHASE_F16) BY_SPREAD(F16);
+    else BY_SPREAD(BF16);
+#undef BY_SPREAD
+#undef SPREAD
+}
+
+#endif
