@@ -147,19 +147,15 @@ def test_results_stored_past_the_caches(
 @every_format
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_fetching_does_not_change_a_bit(monkeypatch, dtype, shape, data_format, mode):
-    """Large tensors are read in larger pieces and asked for ahead, or neither."""
+    """Large tensors are asked for ahead, or touched, or neither."""
     of_dst = (shape[0], 20, 63, shape[3])
     if data_format == "NCX":
         shape, of_dst = ((s[0], s[3], s[1], s[2]) for s in (shape, of_dst))
     diff_dst = random(of_dst, dtype)
     results = []
-    for limit, amd, piece in (
-        (1 << 40, False, 1 << 11),
-        *((0, amd, 1 << 9) for amd in (True, False)),
-    ):
+    for limit, amd in ((1 << 40, False), (0, True), (0, False)):
         monkeypatch.setattr(_resampling_plan, "_FETCH_BYTES", limit)
         monkeypatch.setattr(_processor, "AMD", amd)
-        monkeypatch.setattr(_resampling_plan, "_LARGE_PIECE_ELEMENTS", piece)
         monkeypatch.setattr(_interpolation_call, "_forms", {})
         keywords = {"mode": mode, "data_format": data_format, "num_threads": 2}
         results.append(gradops_cy.interpolate_backward(shape, diff_dst, **keywords))

@@ -70,16 +70,16 @@ _CACHE_BYTES = 1 << 20
 _STREAM_GROWTH = 4
 _STAGE_ELEMENTS = 2048
 # Bytes of a diff_dst, more than a second-level cache holds, from which on rows are asked for before
-# they are summed, and how many bytes before.
+# they are summed, and how many bytes before; phases know by themselves. Rows that lie within a few
+# kilobytes AMD's prefetchers do not follow (7 of 24 GB/s): nearest, with little to do between the
+# loads, touches one after the other.
 _FETCH_BYTES = 1 << 21
-_AHEAD_BYTES = {"channels": 1 << 10, "width": 1 << 12, "rows": 0, "phases": 1}
-# Elements of a row that the kernel of channels reduces and sums at a time, from there on too. AMD's
-# prefetchers want many, and follow rows side by side by themselves, from so many bytes of a column
-# on: a request of ours takes the place of a load. Rows that lie within a few kilobytes they do not
-# follow (7 of 24 GB/s): nearest, with little to do between the loads, touches one after the other.
-_PIECE_ELEMENTS = 1 << 11
-_LARGE_PIECE_ELEMENTS = 1 << 13 if _processor.AMD else _PIECE_ELEMENTS
-_FOLLOWED_BYTES = 7
+_AHEAD_BYTES = {
+    "channels": 1 << 12 if _processor.AMD else 1 << 10,
+    "width": 1 << 12,
+    "phases": 1,
+    "rows": 0,
+}
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -317,22 +317,20 @@ def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
 
 
 def _fetching(problem: ResampleProblem, kernel: str, lanes: int, products: int) -> dict[str, int]:
-    """Choose how diff_dst is read from memory: `ahead`, `piece` and `touches` of the kernels.
+    """Choose how diff_dst is read from memory: `ahead` and `touches` of the kernels.
 
     A row of the result has up to `products` rows of diff_dst.
     """
     itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
     plane_bytes = math.prod(problem.dst) * itemsize
     if problem.batch * problem.channels * plane_bytes < _FETCH_BYTES:
-        return {"ahead": 0, "piece": _PIECE_ELEMENTS, "touches": False}
+        return {"ahead": 0, "touches": False}
     rows = math.prod(problem.dst[:2]) / math.prod(problem.src[:2])
     next_planes = plane_bytes * lanes
     ahead, touches = {**_AHEAD_BYTES, "planes": next_planes}[kernel], False
-    if _processor.AMD and kernel == "channels" and rows * itemsize > _FOLLOWED_BYTES:
-        ahead = 0
-    elif _processor.AMD and kernel == "width" and products <= rows:
+    if _processor.AMD and kernel == "width" and products <= rows:
         ahead, touches = 0, True
-    return {"ahead": ahead, "piece": _LARGE_PIECE_ELEMENTS, "touches": touches}
+    return {"ahead": ahead, "touches": touches}
 
 
 def _kernel(problem: ResampleProblem, innermost: Innermost, *, permutes: bool) -> str:

@@ -82,7 +82,6 @@ cdef struct Job:
     const char *weights  # those of all axes
     int chains  # that the products of a column are summed in
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
-    Py_ssize_t piece  # elements of a row that CHANNELS sums at a time
     bint boxes  # CHANNELS: all weights are 1, and a result's element reads few rows and columns
     bint touches  # rows are touched one after the other before WIDTH reads them side by side
     # For WIDTH: rows side by side, chunks of a row, blocks and what these share.
@@ -284,8 +283,8 @@ cdef class Resampling:
                  int chains, Py_ssize_t pixel, Py_ssize_t group,
                  Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
                  Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
-                 Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead, Py_ssize_t piece,
-                 bint touches, bint streams, bint boxes):
+                 Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead, bint touches,
+                 bint streams, bint boxes):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns, phases, alike)
@@ -297,7 +296,7 @@ cdef class Resampling:
         job.load_size, job.store_size = element_size(load_dtype), element_size(store_dtype)
         job.batch, job.channels = result_shape[0], result_shape[1]
         job.chains, job.pixel, job.group = chains, pixel, group
-        job.ahead, job.piece, job.touches = ahead, piece, touches
+        job.ahead, job.touches = ahead, touches
         job.boxes = boxes
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run

@@ -2,6 +2,7 @@
 # and arithmetic alternate often enough for prefetchers to bridge.
 
 cdef enum:
+    PIECE = 1 << 11  # elements of a row that are reduced and summed at a time
     ROWS_OF_TASK = 8     # of the result, and tasks of a thread, where there are enough of them
     TASKS_OF_THREAD = 4
 
@@ -10,7 +11,7 @@ cdef void sum_columns_until(const Job *job, const Workspace *space, const Row *r
                             Py_ssize_t lanes, Py_ssize_t y0, Py_ssize_t y, Py_ssize_t *x,
                             Py_ssize_t end, Stage *stage) noexcept nogil:
     # The result's columns from x[0] on that read no column of diff_dst from y on; x moves along.
-    cdef Py_ssize_t first = x[0], middle, last, most = max(<Py_ssize_t> 1, job.piece // lanes)
+    cdef Py_ssize_t first = x[0], middle, last, most = max(<Py_ssize_t> 1, PIECE // lanes)
     while first < end:  # the first column that does read some, by bisection
         middle = (first + end) // 2
         if columns_end(job, middle) <= y:
@@ -30,7 +31,7 @@ cdef void run_strip(const Job *job, Workspace *space, Stage *stage, Py_ssize_t n
     # is read once for the two rows that it touches: the sum of the second one is begun and carried.
     cdef Py_ssize_t y0 = job.width.start[x0], y1 = columns_end(job, x1 - 1)
     # Of more than are stored, twice as many are loaded at a time: longer streams.
-    cdef Py_ssize_t most = 2 * job.piece if x1 - x0 <= y1 - y0 else job.piece
+    cdef Py_ssize_t most = 2 * PIECE if x1 - x0 <= y1 - y0 else PIECE
     cdef Py_ssize_t piece = max(<Py_ssize_t> 1, most // lanes), carried = 0, shared, h, x, y, end
     cdef Py_ssize_t place
     cdef Row row, following = result_row(job, n, c0, d, h0)
@@ -108,7 +109,7 @@ cdef void run_channels(const Job *job, Py_ssize_t task, char *memory) noexcept n
     cdef Py_ssize_t lanes = min(job.lanes, job.channels - c0), end, d, h, last
     cdef bint shares = shares_rows(job, lanes)
     cdef Stage stage = begin_stage(&space)
-    stage.capacity = min(stage.capacity, 2 * job.piece * job.size + 64)
+    stage.capacity = min(stage.capacity, 2 * PIECE * job.size + 64)
     if job.boxes:
         for n in range(n0, n1):
             for d in range(d0, d1):

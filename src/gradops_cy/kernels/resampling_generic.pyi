@@ -70,7 +70,6 @@ class Resampling:
         task_columns: int,
         tasks: int,
         ahead: int,
-        piece: int,
         touches: bool,
         streams: bool,
         boxes: bool,
