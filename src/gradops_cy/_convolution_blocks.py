@@ -49,6 +49,9 @@ FEW_POSITIONS = 64
 # Below this a task is not worth its own window; lanes over positions take longer over theirs.
 TASK_FLOP = 1 << 21
 ROWS_TASK_FLOP = 1 << 18
+# Tasks of a thread from which on one more or less does not matter, and what evening out must gain.
+TASKS_TO_BALANCE = 8
+BALANCE_GAIN = 0.04
 
 
 def cut(choice: Choice, num_threads: int) -> Cut:
@@ -351,7 +354,24 @@ def _split_for_threads(found: Cut, num_threads: int) -> Cut:
         if parts is None:
             break
         found = parts
-    return found
+    return found if choice.along_rows else _balanced(found, num_threads)
+
+
+def _balanced(found: Cut, num_threads: int) -> Cut:
+    """Take fewer rows into a block where else threads would wait for one that has more blocks."""
+    block, counts = found.block, found.choice.counts
+    axis = next((a for a in (1, 0) if block[a] < counts[a]), None)
+    if num_threads == 1 or axis is None or found.tasks > TASKS_TO_BALANCE * num_threads:
+        return found
+    beside = found.tasks // -(-counts[axis] // block[axis])
+
+    def most(extent: int) -> int:
+        return -(-beside * -(-counts[axis] // extent) // num_threads) * extent
+
+    # Blocks of three rows instead of four read weights and halos too often.
+    extent = min(range(block[axis], block[axis] * 3 // 4, -1), key=most)
+    worth = most(extent) * (1 + BALANCE_GAIN) < most(block[axis])
+    return found.reblocked(resized(block, axis, extent)) if worth else found
 
 
 def _parts(whole: Cut) -> Cut | None:
