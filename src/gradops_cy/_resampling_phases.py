@@ -56,10 +56,15 @@ def rows_alike(axis: AxisTable, dst: int) -> Array:
     return ends[np.searchsorted(ends, index)] + 1 - index
 
 
-def phase_table(axis: AxisTable, dst: int, *, lanes: int) -> PhaseTable | None:
-    """Return the table of an axis, or None for one that is not such."""
+def phase_table(axis: AxisTable, dst: int, *, lanes: int, parts: bool) -> PhaseTable | None:
+    """Return the table of an axis, or None for one that is not such.
+
+    Without `parts` rows must fill their vectors.
+    """
     src = len(axis.start)
     scale = dst // src
+    if min(src, dst) % lanes and not parts:
+        return None
     if src % dst == 0 and src // dst in _SCALES:
         return _spread(axis, src // dst, lanes)
     if dst != src * scale or scale not in _SCALES or src <= lanes:

@@ -83,6 +83,7 @@ _AHEAD_BYTES = {
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
+_F16 = _arrays.DTYPE_CODES[np.dtype(np.float16)]
 _WORD = np.dtype(np.uint16)
 
 
@@ -168,8 +169,10 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     if permutes:
         in_chains = chains(axes[2], _kernels.WIDTH_LANES, _kernels.COLUMNS_IN_SEQUENCE)
     width = phases = None
-    if innermost == "width" and not problem.computes_f64 and problem.src[2] >= _WIDE:
-        phases = phase_table(axes[2], problem.dst[2], lanes=_kernels.PHASE_LANES)
+    if innermost == "width" and _has_phases(problem):
+        phases = phase_table(
+            axes[2], problem.dst[2], lanes=_kernels.PHASE_LANES, parts=_kernels.PHASE_PARTS > 0
+        )
         kernel = "phases" if phases else kernel
     if kernel == "width":
         width = _width_table(problem, innermost, axes[2], in_chains)
@@ -306,6 +309,12 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             **tables,
         ),
     )
+
+
+def _has_phases(problem: ResampleProblem) -> bool:
+    """Return whether rows may be reduced in registers: neither narrow, nor slow to convert."""
+    converts = _kernels.PHASE_F16 or _F16 not in (problem.load_dtype, problem.store_dtype)
+    return bool(converts and not problem.computes_f64 and problem.src[2] > _kernels.ROW_LANES)
 
 
 def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:

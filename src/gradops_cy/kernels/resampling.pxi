@@ -14,7 +14,7 @@ include "tensor.pxi"
 
 cdef extern from "resampling.h" nogil:
     enum:
-        ROWS_AT_ONCE, SLACK, F16, F32, F64
+        ROWS_AT_ONCE, SLACK, F32, F64
     cpdef enum:
         ROWS_OF_A_PLANE, COLUMNS_IN_SEQUENCE
     int compute_size(int dtype) noexcept

@@ -8,9 +8,13 @@
 
 #include "resampling.h"
 
-enum { PHASE_ROWS = 64 /* rows that are reduced at once */, PHASE_LANES = LANES_F32 };
+enum {
+    PHASE_ROWS = 64, /* rows that are reduced at once */
+    PHASE_LANES = LANES_F32,
+    PHASE_PARTS = HAVE_MASKS, /* whether rows may end within a vector: else it goes element by element */
+};
 
-/* Whether vectors convert float16: else its rows are reduced by the pass that all kernels have. */
+/* Whether vectors convert float16: else other kernels are faster. */
 #if defined(__F16C__)
 enum { PHASE_F16 = 1 };
 #else

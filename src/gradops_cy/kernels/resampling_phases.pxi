@@ -3,9 +3,11 @@
 
 cdef extern from "resampling_phases.h" nogil:
     enum:
-        PHASE_ROWS, PHASE_F16
+        PHASE_ROWS
     cpdef enum:
         PHASE_LANES  # positions of a vector
+        PHASE_PARTS  # whether rows may end within one
+        PHASE_F16    # whether float16 gains
     ctypedef struct PhaseRows:
         const char *const *row
         const char *const *asked
@@ -69,8 +71,7 @@ cdef void run_phases(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     cdef float one = 1
     cdef PhaseRows phases
     cdef bint direct = (job.stores_directly and job.load_dtype == job.store_dtype
-                        and not job.accumulate and job.grads.strides[4] == job.load_size
-                        and (job.load_dtype != F16 or PHASE_F16))
+                        and not job.accumulate and job.grads.strides[4] == job.load_size)
     cdef Py_ssize_t row_step = job.grads_extents[1] // job.height.extent * job.grads.strides[3]
     cdef char *dst
     if job.spread > 1:
