@@ -97,11 +97,10 @@ def _spread(axis: AxisTable, spread: int, lanes: int) -> PhaseTable | None:
     src = len(axis.start)
     column = np.arange(src) // spread
     read = axis.count == 1
-    weights = np.zeros(src, np.float32)
     apart = axis.count.max() > 1 or np.any(axis.start[read] != column[read])
     if apart or spread > lanes:
         return None
-    weights[read] = axis.weights
+    weights = _weights(axis, np.zeros(src, np.intp), 1)
     shares, given = weights.reshape(-1, spread), read.reshape(-1, spread)
     if np.any(shares != shares[0]) or np.any(given != given[0]):
         return None

@@ -180,13 +180,15 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         few = innermost == "width" or problem.channels < _KERNEL_WIDTH_CHANNELS
         kernel = "rows" if few else "channels"
 
+    # Those two kernels have tables of the width of their own.
+    tabulated = axes[:2] if width or phases else axes
     place, pieces = 0, []
-    for axis in axes[: 2 if width else 3]:
+    for axis in tabulated:
         ends = place + np.cumsum(axis.count)
         pieces += [axis.start, np.concatenate(([place], ends))]
         place = int(ends[-1])
     table = np.concatenate(pieces).astype(np.intp, copy=False)
-    weights = np.concatenate([axis.weights for axis in axes[: 2 if width else 3]]).view(np.uint8)
+    weights = np.concatenate([axis.weights for axis in tabulated]).view(np.uint8)
 
     lanes, pixel = _kernels.ROW_LANES, 1
     itemsize = _arrays.DTYPES[problem.store_dtype].itemsize

@@ -35,12 +35,11 @@ cdef Py_ssize_t first_new(const Axis *axis, Py_ssize_t x) noexcept nogil:
 
 
 cdef Py_ssize_t ask_rows(const Job *job, const Row *row, const Cursor *at, Py_ssize_t y0,
-                         const char **asked) noexcept nogil:
+                         Py_ssize_t apart, const char **asked) noexcept nogil:
     # The rows of diff_dst, from column y0 on, that the second row of the result after `row` is the
     # first to read: as far beyond those that `row` is the first to read as these two lie apart.
-    cdef Py_ssize_t step = max(<Py_ssize_t> 1, job.grads_extents[1] // job.height.extent)
     cdef const char *base = (row.grads + y0 * job.load_size
-                             + ROWS_AHEAD * step * job.grads.strides[3])
+                             + ROWS_AHEAD * apart * job.grads.strides[3])
     cdef Py_ssize_t d, h, count = 0
     for d in range(first_new(&job.depth, at.d), row.depth_count):
         for h in range(first_new(&job.height, at.h), row.height_count):
@@ -72,13 +71,14 @@ cdef void run_phases(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     cdef PhaseRows phases
     cdef bint direct = (job.stores_directly and job.load_dtype == job.store_dtype
                         and not job.accumulate and job.grads.strides[4] == job.load_size)
-    cdef Py_ssize_t row_step = job.grads_extents[1] // job.height.extent * job.grads.strides[3]
+    # Rows of diff_dst between those of neighbouring rows of the result; none where these are more.
+    cdef Py_ssize_t apart = job.grads_extents[1] // job.height.extent
     cdef char *dst
     if job.spread > 1:
         y0, y1 = x0 // job.spread, x1 // job.spread
     phases.row, phases.asked, phases.taps = rows, asked, job.phases
     phases.origin, phases.extent = origin, job.width.extent
-    phases.row_step, phases.dst_step = row_step, job.result.strides[3]
+    phases.row_step, phases.dst_step = apart * job.grads.strides[3], job.result.strides[3]
     while r < r1:
         row = result_row(job, at.n, at.c, at.d, at.h)
         dst = row.result + x0 * job.store_size
@@ -91,7 +91,8 @@ cdef void run_phases(const Job *job, Py_ssize_t task, char *memory) noexcept nog
                          row.depth_count, 0, phases.rows, rows, weights)
             phases.weight = <const float *> weights
             if job.ahead:
-                phases.asked_rows = ask_rows(job, &row, &at, y0, asked)
+                phases.asked_rows = ask_rows(job, &row, &at, y0, max(<Py_ssize_t> 1, apart),
+                                             asked)
             if phases.rows == 0 and not phases.streams:
                 phases.count = 1
                 memset(dst, 0, (x1 - x0) * job.store_size)
