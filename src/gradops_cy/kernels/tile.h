@@ -13,9 +13,14 @@
 
 #define MR_MAX 12
 #define NV_MAX 7
-/* Steps along k in one round of the loop: with one, the compiler moves accumulators from register to
- * register between rounds (2 to 9 % of the time); its own unrolling spills them. */
+/* Steps along k in one round of the loop. With one and 32 registers, the compiler moves accumulators from
+ * register to register between rounds (2 to 9 % of the time), and its own unrolling spills them; with 16
+ * registers it spills one of 6 x 2 where a round has more than one (8 % of the time). */
+#if VECTOR_REGISTERS == 32
 #define K_STEPS 4
+#else
+#define K_STEPS 1
+#endif
 
 /* Accumulators, one row of b and one broadcast must fit the register file. */
 #if VECTOR_REGISTERS == 32
