@@ -64,7 +64,8 @@ def all_ways(monkeypatch, request, everywhere):
 def test_layers(everywhere, name, data_format, dtype):
     case = replace(FIRST[name], dtype=dtype, data_format=data_format, batch=2)
     case.check()
-    case.check(out_view="contiguous", accumulate=True)
+    for out_view in ("contiguous", "fortran order"):
+        case.check(out_view=out_view, accumulate=True)
 
 
 def test_any_convolution(everywhere):

@@ -217,7 +217,7 @@ cdef void store_box(const Work *work, const Task *task, Py_ssize_t group, const 
     cdef char *dst
     cdef Results results
     results.channels, results.channel_pitch, results.position_pitch = channels, 1, channels
-    results.step[2] = y.stride[4]
+    results.step[2], results.past = y.stride[4], False
     y.data += task.image * y.stride[0] + group * channels * y.stride[1]
     y.data += (box.begin[2] + box.margin) * y.stride[4]
     for d in range(box.extent[0]):
