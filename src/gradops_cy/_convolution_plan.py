@@ -56,9 +56,9 @@ STREAM_PANELS = 1 << 20
 LARGE_SOURCE = 1 << 21
 # One of a diff_src whose lines stores wait for.
 LARGE_RESULT = 1 << 20
-# Runs of weights that are asked for before they are packed: Zen 4's prefetchers do not follow them,
-# others' do.
-WEIGHTS_AHEAD = 4 if ZEN4 else 0
+# Runs of weights that are asked for before they are packed: prefetchers of Zen 3 and 4 do not
+# follow them, others' do.
+WEIGHTS_AHEAD = 4 if AMD else 0
 
 
 # Panels and scratch of the last calls, of whatever plan, for the next ones: a page fault for every

@@ -58,24 +58,73 @@ DEFINE_SQUARE(f32, vec_f32, 4)
 DEFINE_SQUARE(f64, vec_f64, 2)
 #endif
 
-/* The first n lanes of a vector, the others zero; and back. n may be a whole vector. */
-INLINE vec_f32 load_first_f32(const float *p, ptrdiff_t n) {
+/* The first n lanes of a vector, the others zero; and back. n may be a whole vector. Stores through masks
+ * of AVX2 take a dozen cycles on some processors. */
 #if VECTOR_BYTES == 64
+INLINE vec_f32 load_first_f32(const float *p, ptrdiff_t n) {
     return (vec_f32)_mm512_maskz_loadu_ps((__mmask16)(0xffffu >> (16 - n)), p);
+}
+INLINE void store_first_f32(float *p, vec_f32 v, ptrdiff_t n) {
+    _mm512_mask_storeu_ps(p, (__mmask16)(0xffffu >> (16 - n)), (__m512)v);
+}
+INLINE vec_f64 load_first_f64(const double *p, ptrdiff_t n) {
+    return (vec_f64)_mm512_maskz_loadu_pd((__mmask8)(0xffu >> (8 - n)), p);
+}
+INLINE void store_first_f64(double *p, vec_f64 v, ptrdiff_t n) {
+    _mm512_mask_storeu_pd(p, (__mmask8)(0xffu >> (8 - n)), (__m512d)v);
+}
+#elif VECTOR_BYTES == 32
+INLINE vec_f32 load_first_f32(const float *p, ptrdiff_t n) {
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    if (n == LANES_F32) return *(const vec_f32 *)p;
+    return (vec_f32)_mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lanes));
+}
+INLINE void store_first_f32(float *p, vec_f32 v, ptrdiff_t n) {
+    __m128 part = _mm256_castps256_ps128((__m256)v);
+    if (n == LANES_F32) {
+        *(vec_f32 *)p = v;
+        return;
+    }
+    if (n & 4) {
+        _mm_storeu_ps(p, part);
+        part = _mm256_extractf128_ps((__m256)v, 1);
+        p += 4;
+    }
+    if (n & 2) {
+        _mm_storel_pi((__m64 *)p, part);
+        part = _mm_movehl_ps(part, part);
+        p += 2;
+    }
+    if (n & 1) _mm_store_ss(p, part);
+}
+INLINE vec_f64 load_first_f64(const double *p, ptrdiff_t n) {
+    const __m256i lanes = _mm256_setr_epi64x(0, 1, 2, 3);
+    if (n == LANES_F64) return *(const vec_f64 *)p;
+    return (vec_f64)_mm256_maskload_pd(p, _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), lanes));
+}
+INLINE void store_first_f64(double *p, vec_f64 v, ptrdiff_t n) {
+    __m128d part = _mm256_castpd256_pd128((__m256d)v);
+    if (n == LANES_F64) {
+        *(vec_f64 *)p = v;
+        return;
+    }
+    if (n & 2) {
+        _mm_storeu_pd(p, part);
+        part = _mm256_extractf128_pd((__m256d)v, 1);
+        p += 2;
+    }
+    if (n & 1) _mm_store_sd(p, part);
+}
 #else
+INLINE vec_f32 load_first_f32(const float *p, ptrdiff_t n) {
     vec_f32 v = {0};
     if (n == LANES_F32) v = *(const vec_f32 *)p;
     else for (int i = 0; i < n; i++) v[i] = p[i];
     return v;
-#endif
 }
 INLINE void store_first_f32(float *p, vec_f32 v, ptrdiff_t n) {
-#if VECTOR_BYTES == 64
-    _mm512_mask_storeu_ps(p, (__mmask16)(0xffffu >> (16 - n)), (__m512)v);
-#else
     if (n == LANES_F32) *(vec_f32 *)p = v;
     else for (int i = 0; i < n; i++) p[i] = v[i];
-#endif
 }
 INLINE vec_f64 load_first_f64(const double *p, ptrdiff_t n) {
     vec_f64 v = {0};
@@ -87,6 +136,7 @@ INLINE void store_first_f64(double *p, vec_f64 v, ptrdiff_t n) {
     if (n == LANES_F64) *(vec_f64 *)p = v;
     else for (int i = 0; i < n; i++) p[i] = v[i];
 }
+#endif
 /* 16-bit elements travel in the lanes of floats, as integers. */
 INLINE vec_f32 load_first_u16(const uint16_t *p, ptrdiff_t n) {
 #if VECTOR_BYTES == 64
@@ -153,7 +203,9 @@ INLINE void store_bytes_of(char *p, vec_f32 v, ptrdiff_t bytes) {
                                L, L);                                                              \
         for (; c < cols; c += L) {                                                                 \
             ptrdiff_t width = cols - c < L ? cols - c : L;                                         \
-            if (place)                                                                             \
+            if (place && width == 1 && c)                                                          \
+                for (ptrdiff_t r = 0; r < rows; r++) dst[place[c] + r] = src[r * src_pitch + c];   \
+            else if (place)                                                                        \
                 piece_##suffix(streams, src + c, src_pitch, dst, 0, place + c, rows, width);       \
             else                                                                                   \
                 piece_##suffix(streams, src + c, src_pitch, dst + c * dst_pitch, dst_pitch, NULL,  \

@@ -70,38 +70,50 @@ INLINE void write_bf16(char *p, vec_f32 v, int n) {
     store_halves(p, _mm512_cvtepi32_epi16((__m512i)bf16_words(v)), n);
 }
 
-#else
+#elif VECTOR_BYTES == 32
 
-INLINE vec_f32 read_f16(const char *p, int n) {
-    const uint16_t *s = (const uint16_t *)p;
-    vec_f32 v = {0};
-#if VECTOR_BYTES == 32
-    if (n == 8) return (vec_f32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
-#endif
-    for (int i = 0; i < n; i++) v[i] = float_from_f16(s[i]);
-    return v;
+/* Up to three. */
+INLINE uint64_t load_few_halves(const char *p, int n) {
+    uint64_t few = 0;
+    uint16_t last;
+    if (n & 2) memcpy(&few, p, 4);
+    if (n & 1) {
+        memcpy(&last, p + 2 * (n - 1), 2);
+        few |= (uint64_t)last << (16 * (n - 1));
+    }
+    return few;
 }
-INLINE void write_f16(char *p, vec_f32 v, int n) {
-    uint16_t *d = (uint16_t *)p;
-#if VECTOR_BYTES == 32
+INLINE __m128i load_halves(const char *p, int n) {
+    if (n == 8) return _mm_loadu_si128((const void *)p);
+    if (n < 4) return _mm_cvtsi64_si128((long long)load_few_halves(p, n));
+    return _mm_insert_epi64(_mm_loadl_epi64((const void *)p),
+                            (long long)load_few_halves(p + 8, n - 4), 1);
+}
+INLINE void store_halves(char *p, __m128i v, int n) {
+    uint64_t few = (uint64_t)_mm_cvtsi128_si64(v);
     if (n == 8) {
-        _mm_storeu_si128((void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((void *)p, v);
         return;
     }
-#endif
-    for (int i = 0; i < n; i++) d[i] = f16_from_float(v[i]);
+    if (n & 4) {
+        memcpy(p, &few, 8);
+        few = (uint64_t)_mm_extract_epi64(v, 1);
+        p += 8;
+    }
+    if (n & 2) {
+        memcpy(p, &few, 4);
+        few >>= 32;
+        p += 4;
+    }
+    if (n & 1) memcpy(p, &few, 2);
+}
+INLINE vec_f32 read_f16(const char *p, int n) { return (vec_f32)_mm256_cvtph_ps(load_halves(p, n)); }
+INLINE void write_f16(char *p, vec_f32 v, int n) {
+    store_halves(p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT), n);
 }
 INLINE vec_f32 read_bf16(const char *p, int n) {
-    const uint16_t *s = (const uint16_t *)p;
-    vec_f32 v = {0};
-#if VECTOR_BYTES == 32
-    if (n == 8)
-        return (vec_f32)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16);
-#endif
-    for (int i = 0; i < n; i++) v[i] = float_from_bf16(s[i]);
-    return v;
+    return (vec_f32)_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_halves(p, n)), 16);
 }
-#if VECTOR_BYTES == 32
 /* The low halves of words, without what is above. */
 INLINE __m128i pack_words(indices_f32 words) {
     __m256i twice = _mm256_packus_epi32((__m256i)words, (__m256i)words);
@@ -125,7 +137,26 @@ INLINE indices_f32 bf16_words(vec_f32 v) {
     __m256i unordered = (__m256i)_mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q);
     return (indices_f32)_mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), nan, unordered);
 }
+INLINE void write_bf16(char *p, vec_f32 v, int n) { store_halves(p, pack_words(bf16_words(v)), n); }
+
 #else
+
+INLINE vec_f32 read_f16(const char *p, int n) {
+    const uint16_t *s = (const uint16_t *)p;
+    vec_f32 v = {0};
+    for (int i = 0; i < n; i++) v[i] = float_from_f16(s[i]);
+    return v;
+}
+INLINE void write_f16(char *p, vec_f32 v, int n) {
+    uint16_t *d = (uint16_t *)p;
+    for (int i = 0; i < n; i++) d[i] = f16_from_float(v[i]);
+}
+INLINE vec_f32 read_bf16(const char *p, int n) {
+    const uint16_t *s = (const uint16_t *)p;
+    vec_f32 v = {0};
+    for (int i = 0; i < n; i++) v[i] = float_from_bf16(s[i]);
+    return v;
+}
 INLINE vec_f32 widen_f16(indices_f32 words) {
     vec_f32 v;
     for (int i = 0; i < LANES_F32; i++) v[i] = float_from_f16((uint16_t)words[i]);
@@ -141,21 +172,10 @@ INLINE indices_f32 bf16_words(vec_f32 v) {
     for (int i = 0; i < LANES_F32; i++) words[i] = bf16_from_float(v[i]);
     return words;
 }
-#endif
 INLINE void write_bf16(char *p, vec_f32 v, int n) {
-    uint16_t h[LANES_F32];
-#if VECTOR_BYTES == 32
-    __m128i halves = pack_words(bf16_words(v));
-    if (n == 8) {
-        _mm_storeu_si128((void *)p, halves);
-        return;
-    }
-    _mm_storeu_si128((void *)h, halves);
-#else
+    uint16_t *d = (uint16_t *)p;
     indices_f32 words = bf16_words(v);
-    for (int i = 0; i < LANES_F32; i++) h[i] = (uint16_t)words[i];
-#endif
-    memcpy(p, h, 2 * (size_t)n);
+    for (int i = 0; i < n; i++) d[i] = (uint16_t)words[i];
 }
 
 #endif
