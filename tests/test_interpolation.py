@@ -45,8 +45,10 @@ def check(
     shape = (batch, channels, *src) if data_format == "NCX" else (batch, *src, channels)
     scales = keywords.get("coordinate_scales")
     exact, magnitude = (
-        reference.interpolate_backward(values.astype(np.float64), src, mode, transform, scales)
-        for values in (dy, np.abs(dy))
+        reference.interpolate_backward(
+            dy.astype(np.float64), src, mode, transform, scales, magnitude=m
+        )
+        for m in (False, True)
     )
     if scales is not None:
         magnitude = magnitude + of_rounded_coordinates(dtype, src, magnitude)
@@ -210,8 +212,40 @@ def test_views_of_whole_factors(dst, view, out_view, dtype):
 
 
 @every_dtype
+@every_format
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    ("channels", "src", "dst"),
+    [
+        (17, (7, 14), (6, 12)),
+        (3, (24, 24), (72, 72)),
+        (3, (3, 42), (5, 14)),
+        (20, (7, 7), (14, 14)),
+        (2, (4, 45), (4, 60)),
+        (3, (2, 4200), (3, 6300)),
+        (2, (3, 6300), (2, 4200)),
+        (2, (2, 2049), (4, 6147)),
+        (5, (3, 6, 30), (4, 9, 40)),
+    ],
+)
+def test_windows(channels, src, dst, mode, accumulate, data_format, dtype):
+    """Blocks whose columns lie close together: small planes by turns, and rows in pieces."""
+    out = {"out_view": "contiguous", "accumulate": accumulate}
+    check(dtype, data_format, 2, channels, src, dst, mode, "half_pixel", **out)
+
+
+@every_dtype
+@pytest.mark.parametrize("out_view", WRITEABLE)
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("dst", [(9, 45), (4, 20)])
+def test_views_of_windows(dst, view, out_view, dtype):
+    check(dtype, "NCX", 2, 9, (6, 30), dst, "linear", "half_pixel", view=view, out_view=out_view)
+
+
+@every_dtype
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
-@pytest.mark.parametrize("dst", [(14, 96), (14, 12)])
+@pytest.mark.parametrize("dst", [(14, 96), (14, 12), (14, 144), (5, 64)])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_no_position_beside_is_spoilt(bad, dst, mode, dtype):
     """What is not finite reaches the positions that read it, and no other."""

@@ -5,6 +5,7 @@ The kernels reduce depth and height while they load rows, then the width, in vec
 - channels, where these lie innermost and are many,
 - positions along the width, picked by permutation, where channels are few or not innermost,
 - the same, dealt out or spread, where the width grows or shrinks by 2, 4 or 8,
+- the same, where what a vector of positions reads fits a few registers,
 - 16 planes, transposed as a whole, where such planes are narrow, or
 - 16 rows of the result, with their channels where these lie innermost but are few, transposed in
   cache while they are reduced: for tiers that cannot permute, and for places that lie far apart.
@@ -35,6 +36,7 @@ _KERNEL_CODES = {
     "planes": _kernels.PLANES,
     "width": _kernels.WIDTH,
     "phases": _kernels.PHASES,
+    "windows": _kernels.WINDOWS,
 }
 
 # Elements of a block in cache, the fewest and most channels of one, and the runs that it holds.
@@ -60,6 +62,10 @@ _LONGEST_WIDTH = 1 << 20
 # groups that keep threads busy.
 _PLANE_ELEMENTS = 1 << 17
 _PLANE_GROUPS = 4
+# The elements of a row from which on windows of narrow vectors do not pay.
+_LONG_ROW = 48
+# The fewest planes that the kernels of phases and windows take by turns.
+_FEW_PLANES = 4
 # Elements loaded and stored by one task, about; and those worth a thread of its own.
 _TASK_ELEMENTS = 1 << 16
 _THREAD_ELEMENTS = 1 << 15
@@ -78,6 +84,7 @@ _AHEAD_BYTES = {
     "channels": 1 << 12 if _processor.AMD else 1 << 10,
     "width": 1 << 12,
     "phases": 1,
+    "windows": 1,
     "rows": 0,
 }
 # Bytes of buffers up to which they are kept for the next call.
@@ -93,14 +100,16 @@ class ResamplePlan:
 
     Attributes
     ----------
-    kernel : {"channels", "width", "phases", "rows", "planes"}
+    kernel : {"channels", "width", "phases", "windows", "rows", "planes"}
         What the lanes are.
     lanes : int
         Channels of a block, or rows, or planes, side by side.
     columns : int
         The most columns of a block, loaded or stored.
     task_rows : int
-        Rows of the result (or planes) of a task; the kernel of channels joins tasks.
+        Rows or planes of the result of a task; the kernel of channels joins tasks.
+    task_unit : {"rows", "planes"}
+        Which of these.
     tasks : int
         Independent tasks, each with results of its own.
     max_threads : int
@@ -116,6 +125,7 @@ class ResamplePlan:
     lanes: int
     columns: int
     task_rows: int
+    task_unit: str
     tasks: int
     max_threads: int
     workspace_bytes: int
@@ -129,7 +139,7 @@ class ResamplePlan:
         return (
             f"{self.problem}: kernel of {self.kernel}, tier {_isa.TIER}, "
             f"{self.lanes} lanes x {self.columns} columns, {self.tasks} tasks of "
-            f"{self.task_rows} {'planes' if self.kernel == 'planes' else 'rows'}, "
+            f"{self.task_rows} {self.task_unit}, "
             f"{self.workspace_bytes} bytes of workspace per thread, "
             f"{self.tables_bytes} bytes of tables"
         )
@@ -174,8 +184,12 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             axes[2], problem.dst[2], lanes=_kernels.PHASE_LANES, parts=_kernels.PHASE_PARTS > 0
         )
         kernel = "phases" if phases else kernel
+    if permutes and _may_have_windows(problem, innermost, kernel):
+        width = _windows(problem, innermost, axes[2], in_chains)
+        kernel = "windows" if width else kernel
     if kernel == "width":
-        width = _width_table(problem, innermost, axes[2], in_chains)
+        group = _group(problem, innermost)
+        width = _width_table(problem, innermost, axes[2], in_chains, group=group)
     if kernel == "width" and width is None:
         few = innermost == "width" or problem.channels < _KERNEL_WIDTH_CHANNELS
         kernel = "rows" if few else "channels"
@@ -190,6 +204,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     table = np.concatenate(pieces).astype(np.intp, copy=False)
     weights = np.concatenate([axis.weights for axis in tabulated]).view(np.uint8)
 
+    fused = kernel in ("phases", "windows")
     lanes, pixel = _kernels.ROW_LANES, 1
     itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
     planes = problem.batch * problem.channels
@@ -211,16 +226,20 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     if width or phases:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
         # halves, which take longer to sum than to load, and always for those of phases.
-        most = _STREAM_GROWTH if itemsize == 4 else 0 if phases else 1
+        most = _STREAM_GROWTH if itemsize == 4 else 0 if fused else 1
         streams = streams and dst <= most * src
     if width:
         lanes = pixel
-        elements = max(width.elements, _STAGE_ELEMENTS) if streams else width.elements
+        elements = width.elements
+        if streams and not fused:
+            elements = max(elements, _STAGE_ELEMENTS)
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
+        chunks = len(width.chunks) // _kernels.CHUNK_WORDS
     elif phases:
         lanes = 1
         chunk = min(_CHUNK_ELEMENTS // phases.scale, problem.src[2])
         columns = (chunk + 2 * _kernels.ROW_LANES) * phases.scale
+        chunks = -(-problem.src[2] // chunk)
     elif kernel != "planes":
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
@@ -229,19 +248,24 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
 
     # The tasks: whole blocks, about equal in what they load and store.
     rows = planes // pixel * problem.src[0] * problem.src[1]
-    rows_in_cache, task_columns = 1, problem.src[2]
+    rows_in_cache, task_columns, planes_at_once = 1, problem.src[2], 1
+    if fused and innermost == "width" and chunks == 1:
+        at_once = min(problem.channels, _BLOCK_ELEMENTS // (src + dst))
+        planes_at_once = at_once if at_once >= _FEW_PLANES else 1
     if kernel == "planes":
         task_rows = lanes * max(1, _TASK_ELEMENTS // (lanes * (src + dst)))
         tasks = -(-planes // task_rows)
+    elif planes_at_once > 1:
+        task_rows = planes_at_once
+        tasks = problem.batch * -(-problem.channels // planes_at_once)
     elif width:
-        chunks = len(width.chunks) // _kernels.CHUNK_WORDS
         row_elements = problem.src[2] * (1 + dst / src) * pixel / chunks
         task_rows = width.group * max(1, int(_TASK_ELEMENTS / (row_elements * width.group)))
         tasks = chunks * -(-rows // task_rows)
     elif phases:
         task_columns = chunk
         task_rows = max(1, _TASK_ELEMENTS // (chunk * (1 + phases.scale)))
-        tasks = -(-problem.src[2] // chunk) * -(-rows // task_rows)
+        tasks = chunks * -(-rows // task_rows)
     elif kernel == "channels":
         # The kernel joins them, as many as leave every thread some.
         task_columns = columns * max(1, _TASK_ELEMENTS // (columns * lanes))
@@ -268,7 +292,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         "blocks": width.blocks if width else none,
         "patterns": width.patterns if width else none.astype(np.intc),
         "phases": phases.weights if phases else none.astype(np.float32),
-        "alike": rows_alike(axes[1], problem.dst[1]) if phases else none,
+        "alike": rows_alike(axes[1], problem.dst[1]) if fused else none,
     }
     workspace_bytes = _kernels.workspace_bytes(
         dtype.itemsize, lanes, columns, products, longest[2], *whole
@@ -279,6 +303,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         lanes=lanes,
         columns=columns,
         task_rows=task_rows,
+        task_unit="planes" if kernel == "planes" or planes_at_once > 1 else "rows",
         tasks=tasks,
         max_threads=max(1, min(tasks, planes * (src + dst) // _THREAD_ELEMENTS)),
         workspace_bytes=workspace_bytes,
@@ -297,6 +322,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             scale=phases.scale if phases else 1,
             spread=phases.spread if phases else 1,
             taps=phases.taps if phases else 1,
+            window_vectors=-(-width.window // _kernels.WIDTH_LANES) if width and fused else 0,
+            planes_at_once=planes_at_once,
             lanes=lanes,
             columns=columns,
             longest_product=products,
@@ -366,21 +393,50 @@ def _kernel(problem: ResampleProblem, innermost: Innermost, *, permutes: bool) -
     return "rows" if rows * problem.channels >= _FEW_ROWS else "channels"
 
 
-def _width_table(
+def _may_have_windows(problem: ResampleProblem, innermost: Innermost, kernel: str) -> bool:
+    """Whether the kernel of windows does better than the one named, if it can."""
+    if _kernels.WIDTH_LANES >= _kernels.ROW_LANES:
+        return kernel in ("width", "planes")
+    # Vectors of AVX2 take a permutation for each register of a window.
+    row = problem.src[2] * (problem.channels if innermost == "channels" else 1)
+    return kernel == "width" and row < _LONG_ROW
+
+
+def _windows(
     problem: ResampleProblem, innermost: Innermost, axis: AxisTable, in_chains: int
 ) -> WidthTable | None:
-    """Return the tables of the kernel of widths, or None where another one does better."""
-    if axis.count.max() > _kernels.COLUMNS_IN_SEQUENCE or problem.src[2] > _LONGEST_WIDTH:
+    """Return the tables of the kernel of windows, or None where these were too long."""
+    most = {1: _kernels.WINDOW_VECTORS, 2: _kernels.WINDOW_VECTORS_OF_PARTS}.get(in_chains, 0)
+    table = _width_table(problem, innermost, axis, in_chains, group=1) if most else None
+    if table is None or table.window is None or table.window > most * _kernels.WIDTH_LANES:
         return None
+    return table
+
+
+def _group(problem: ResampleProblem, innermost: Innermost) -> int:
+    """Return how many rows of the result the kernel of widths takes side by side."""
     pixel = problem.channels if innermost == "channels" else 1
     rows = problem.batch * problem.channels // pixel * problem.src[0] * problem.src[1]
     row = max(problem.src[2], problem.dst[2]) * pixel
-    group = max(1, min(rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row))
+    return max(1, min(rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row))
+
+
+def _width_table(
+    problem: ResampleProblem,
+    innermost: Innermost,
+    axis: AxisTable,
+    in_chains: int,
+    *,
+    group: int,
+) -> WidthTable | None:
+    """Return the tables of a row, or None where it is too long or its places are far apart."""
+    if axis.count.max() > _kernels.COLUMNS_IN_SEQUENCE or problem.src[2] > _LONGEST_WIDTH:
+        return None
     limit = _CHUNK_ELEMENTS * min(1, problem.src[2] / problem.dst[2])
     return width_table(
         axis,
         problem.dst[2],
-        pixel,
+        problem.channels if innermost == "channels" else 1,
         group,
         in_chains,
         lanes=_kernels.WIDTH_LANES,

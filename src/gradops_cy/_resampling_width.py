@@ -17,8 +17,10 @@ from gradops_cy._arrays import Array
 from gradops_cy._distinct import Ints, distinct
 from gradops_cy._resampling_axis import AxisTable
 
-# Words of a pattern before its places: PATTERN_HEAD of resampling_width.h.
+# Words of a pattern before its places: PATTERN_HEAD of resampling_width.h; and the one that holds
+# the elements over which the taps of a part reach.
 _HEAD = 16
+_WINDOW = 9
 
 
 def _scattered(count: int) -> Ints:
@@ -66,6 +68,7 @@ def _patterns(parts: int, place: Array, count: Array, weights: Array, step: int)
     head[:, 0], head[:, 1] = counts.min(axis=(1, 2, 3)), counts.max(axis=(1, 2, 3))
     head[:, 2], head[:, 3], head[:, 4] = places.max(axis=(1, 2, 3)) + 1, parts, parts
     head[:, 5 : 5 + parts] = base.reshape(blocks, parts)
+    head[:, _WINDOW] = (places + (counts - 1) * parts * step).max(axis=(1, 2, 3)) + 1
     return np.concatenate((head, lists.reshape(blocks, -1), taps.reshape(blocks, -1)), axis=1)
 
 
@@ -73,7 +76,9 @@ def _patterns(parts: int, place: Array, count: Array, weights: Array, step: int)
 class WidthTable:
     """Chunks, blocks and patterns as the kernel reads them; see resampling_width.pxi.
 
-    `elements` is the most that a chunk of a group holds, loaded or stored.
+    `elements` is the most that a chunk of a group holds, loaded or stored; `window` the most that
+    the taps of a block or of one of its parts lie apart, or None where some block is whole that
+    should have parts.
     """
 
     group: int
@@ -81,6 +86,7 @@ class WidthTable:
     blocks: Array
     patterns: Array
     elements: int
+    window: int | None
 
 
 def width_table(
@@ -162,4 +168,5 @@ def width_table(
         blocks=blocks.ravel(),
         patterns=np.concatenate(patterns),
         elements=elements,
+        window=None if len(whole) else int(words[:, _WINDOW].max()),
     )

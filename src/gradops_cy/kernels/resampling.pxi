@@ -1,7 +1,7 @@
 # The resampling kernels: every result element gathers the elements of diff_dst that touch it.
 # This file holds what a job is, where its rows lie, and how its tasks are run. What is done to rows
 # is in resampling_passes.pxi, with the kernel of rows, and resampling_shared.pxi; the others have files
-# of their own, resampling_channels.pxi, resampling_phases.pxi, resampling_planes.pxi and
+# of their own, resampling_channels.pxi, resampling_fused.pxi, resampling_planes.pxi and
 # resampling_width.pxi.
 
 from cpython.buffer cimport (PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
@@ -49,7 +49,7 @@ cdef extern from "resampling.h" nogil:
                    Py_ssize_t cols) noexcept
 
 cpdef enum:
-    CHANNELS, ROWS, PLANES, WIDTH, PHASES  # what the lanes of a block are
+    CHANNELS, ROWS, PLANES, WIDTH, PHASES, WINDOWS  # what the lanes of a block are
     ROW_LANES = 16      # rows or planes side by side
     MAX_PRODUCTS = 256  # rows summed at most before their sum is rounded off; more are halved
     MAX_RUN = 128       # columns of a run that a block must hold; longer runs are halved
@@ -84,17 +84,23 @@ cdef struct Job:
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
     bint boxes  # CHANNELS: all weights are 1, and a result's element reads few rows and columns
     bint touches  # rows are touched one after the other before WIDTH reads them side by side
-    # For WIDTH: rows side by side, chunks of a row, blocks and what these share.
+    # For WIDTH and WINDOWS: rows side by side, chunks of a row, blocks and what these share.
     Py_ssize_t group, chunk_count
     const Py_ssize_t *chunks
     const Py_ssize_t *blocks
     const int *patterns
     # For PHASES: columns of diff_dst for each of the result, or the other way round; taps of each and
-    # their weights; from each row of the result on, those that have the same weights and read at
-    # equal distances.
+    # their weights.
     int scale, spread, taps
     const float *phases
+    # For WINDOWS: the vectors of one, and how many bytes of a row of diff_dst they lie apart.
+    int window_vectors
+    Py_ssize_t advance
+    # For both: whether they load and store tensors without a buffer; from each row of the result on,
+    # those that have the same weights and read at equal distances; or how many planes take turns.
+    bint direct
     const Py_ssize_t *alike
+    Py_ssize_t planes_at_once
     Tensor grads, result
     Py_ssize_t grads_extents[3]  # d, h, w
 
@@ -230,7 +236,7 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
 include "resampling_passes.pxi"
 include "resampling_shared.pxi"
 include "resampling_width.pxi"
-include "resampling_phases.pxi"
+include "resampling_fused.pxi"
 include "resampling_boxes.pxi"
 include "resampling_channels.pxi"
 include "resampling_planes.pxi"
@@ -241,8 +247,10 @@ cdef void run_any(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
         run_planes(job, task, memory)
     elif job.kernel == WIDTH:
         run_width(job, task, memory)
-    elif job.kernel == PHASES:
-        run_phases(job, task, memory)
+    elif job.planes_at_once > 1:
+        run_fused_planes(job, task, memory)
+    elif job.kernel == PHASES or job.kernel == WINDOWS:
+        run_fused(job, task, memory)
     elif job.kernel == CHANNELS:
         run_channels(job, task, memory)
     else:
@@ -280,6 +288,7 @@ cdef class Resampling:
                  const Py_ssize_t[::1] chunks, const Py_ssize_t[::1] blocks,
                  const int[::1] patterns, const float[::1] phases,
                  const Py_ssize_t[::1] alike, int scale, int spread, int taps,
+                 int window_vectors, Py_ssize_t planes_at_once,
                  int chains, Py_ssize_t pixel, Py_ssize_t group,
                  Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
                  Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
@@ -305,14 +314,20 @@ cdef class Resampling:
         job.height = take_axis(job.depth.first + job.depth.extent + 1, result_shape[3])
         job.width = take_axis(job.height.first + job.height.extent + 1, result_shape[4])
         job.weights = <const char *> &weights[0]
-        job.chunk_count = chunks.shape[0] // CHUNK_WORDS
-        if kernel == WIDTH:
-            job.chunks, job.blocks, job.patterns = &chunks[0], &blocks[0], &patterns[0]
-        if kernel == PHASES:
-            job.phases, job.alike = &phases[0], &alike[0]
-            job.scale, job.spread, job.taps = scale, spread, taps
+        job.planes_at_once = planes_at_once
         for axis in range(3):
             job.grads_extents[axis] = grads_shape[axis + 2]
+        if kernel == WIDTH or kernel == WINDOWS:
+            job.chunks, job.blocks, job.patterns = &chunks[0], &blocks[0], &patterns[0]
+            job.chunk_count = chunks.shape[0] // CHUNK_WORDS
+        if kernel == PHASES:
+            job.phases = &phases[0]
+            job.chunk_count = blocks_of(job.width.extent, task_columns)
+        if kernel == PHASES or kernel == WINDOWS:
+            job.alike = &alike[0]
+        job.scale, job.spread, job.taps, job.window_vectors = scale, spread, taps, window_vectors
+        job.advance = blocks_of(WIDTH_LANES * job.grads_extents[2],
+                                job.width.extent * pixel) * pixel * job.load_size
 
     def run(self, grads, result, bint channels_last, bint accumulate, workspace, int threads):
         """Gather `result` from `grads`, tensors of any strides that export buffers.
@@ -351,6 +366,10 @@ cdef class Resampling:
             job.kernel != ROWS or not job.accumulate and job.store_dtype == job.real)
         job.streams = (self.streams and job.stores_directly and not job.accumulate and (
             job.kernel != CHANNELS or job.result.strides[4] == job.lanes * job.store_size))
+        job.direct = (job.stores_directly and not job.accumulate
+                      and job.load_dtype == job.store_dtype
+                      and job.grads.strides[4] == job.pixel * job.load_size
+                      and (job.pixel == 1 or job.grads.strides[1] == job.load_size))
         job.boxes = (job.boxes and job.stores_directly and not job.accumulate
                      and job.grads.strides[1] == job.load_size)
         if job.kernel == CHANNELS:

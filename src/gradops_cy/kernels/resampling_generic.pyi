@@ -13,6 +13,7 @@ ROWS: int
 PLANES: int
 WIDTH: int
 PHASES: int
+WINDOWS: int
 ROW_LANES: int
 MAX_PRODUCTS: int
 MAX_RUN: int
@@ -22,6 +23,8 @@ WIDTH_LANES: int
 PHASE_LANES: int
 PHASE_PARTS: int
 PHASE_F16: int
+WINDOW_VECTORS: int
+WINDOW_VECTORS_OF_PARTS: int
 WIDTH_REACH: int
 CHUNK_BLOCK: int
 CHUNK_FIRST: int
@@ -60,6 +63,8 @@ class Resampling:
         scale: int,
         spread: int,
         taps: int,
+        window_vectors: int,
+        planes_at_once: int,
         chains: int,
         pixel: int,
         group: int,

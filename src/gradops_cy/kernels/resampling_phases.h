@@ -6,10 +6,9 @@
 #ifndef GRADOPS_RESAMPLING_PHASES_H
 #define GRADOPS_RESAMPLING_PHASES_H
 
-#include "resampling.h"
+#include "resampling_fused.h"
 
 enum {
-    PHASE_ROWS = 64, /* rows that are reduced at once */
     PHASE_LANES = LANES_F32,
     PHASE_PARTS = HAVE_MASKS, /* whether rows may end within a vector: else it goes element by element */
 };
@@ -20,18 +19,6 @@ enum { PHASE_F16 = 1 };
 #else
 enum { PHASE_F16 = 0 };
 #endif
-
-/* `count` rows of the result: each takes the same `rows` of diff_dst, which begin at position `origin` and
- * lie row_step bytes further on for the next one, and so does what is `asked` for meanwhile. The weights of
- * taps are those of [first, middle and last vector of a row][tap][lane], and zero where a tap lies
- * outside. */
-typedef struct {
-    const char *const *row, *const *asked;
-    const float *weight, *taps;
-    ptrdiff_t rows, asked_rows, origin, extent;
-    ptrdiff_t count, row_step, dst_step;
-    int streams; /* float32 results of whole lines go past the caches */
-} PhaseRows;
 
 #define BEFORE_FIRST(i, h, L) ((i) + (L) - 1)
 #define AFTER_FIRST(i, h, L) ((i) + 1)
@@ -79,7 +66,7 @@ INLINE void reduce_phases(const int dtype, const int scale, const char *const *r
 }
 
 /* The same of the first `left` columns, if any; the others are zeros. */
-INLINE void reduce_last_phases(const int dtype, const int scale, const PhaseRows *job, ptrdiff_t offset,
+INLINE void reduce_last_phases(const int dtype, const int scale, const FusedRows *job, ptrdiff_t offset,
                                ptrdiff_t left, vec_f32 *phase) {
     const ptrdiff_t step = LANES_F32 * element_size(dtype);
     vec_f32 sum[8] = {{0}};
@@ -113,7 +100,7 @@ INLINE vec_f32 sum_phase_taps(const int scale, const int before, const int taps,
 
 /* `fixed` rows stay in registers; 0 for any number. */
 INLINE void sum_phases_for(const int dtype, const int scale, const int before, const int taps,
-                           const int chains, const int fixed, const PhaseRows *job, ptrdiff_t x0,
+                           const int chains, const int fixed, const FusedRows *job, ptrdiff_t x0,
                            ptrdiff_t x1, char *result) {
     const ptrdiff_t size = element_size(dtype), bytes = scale * LANES_F32 * size;
     const ptrdiff_t extent = job->extent, rows = fixed ? fixed : job->rows, set = taps * LANES_F32;
@@ -162,7 +149,7 @@ INLINE void sum_phases_for(const int dtype, const int scale, const int before, c
 
 /* dst[x - x0] = the sum of position x, x0 <= x < x1, from rows of `scale` columns for each, and as much of
  * the next rows. x0 is a multiple of LANES. */
-static void sum_phases(int dtype, int scale, int taps, const PhaseRows *job, ptrdiff_t x0, ptrdiff_t x1,
+static void sum_phases(int dtype, int scale, int taps, const FusedRows *job, ptrdiff_t x0, ptrdiff_t x1,
                        char *dst) {
 #define SUM(dtype, scale, before, taps, rows)                                                      \
     sum_phases_for(dtype, scale, before, taps, WIDTH_LANES && scale > 2 ? scale / 2 : 1, rows, job, x0, \
@@ -191,7 +178,7 @@ static void sum_phases(int dtype, int scale, int taps, const PhaseRows *job, ptr
 }
 
 /* `fixed` as above. The taps are the weights of each lane, and words of ones where it has any. */
-INLINE void spread_phases_for(const int dtype, const int spread, const int fixed, const PhaseRows *job,
+INLINE void spread_phases_for(const int dtype, const int spread, const int fixed, const FusedRows *job,
                               ptrdiff_t columns, char *result) {
     const ptrdiff_t size = element_size(dtype), rows = fixed ? fixed : job->rows;
     const vec_f32 weight = *(const vec_f32 *)job->taps, zero = {0};
@@ -236,7 +223,7 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
 }
 
 /* dst[x] = the weight of x times column x / spread, x < columns * spread, and as much of the next rows. */
-static void spread_phases(int dtype, int spread, const PhaseRows *job, ptrdiff_t columns, char *dst) {
+static void spread_phases(int dtype, int spread, const FusedRows *job, ptrdiff_t columns, char *dst) {
 #define SPREAD(dtype, spread)                                                                      \
     do {                                                                                           \
         if (job->rows == 1) spread_phases_for(dtype, spread, 1, job, columns, dst);                \

@@ -1,0 +1,22 @@
+/* What the kernels of phases and of windows are given, which do both passes at once, in registers. */
+#ifndef GRADOPS_RESAMPLING_FUSED_H
+#define GRADOPS_RESAMPLING_FUSED_H
+
+#include "resampling.h"
+
+enum { FUSED_ROWS = 64 /* rows that are reduced at once */ };
+
+/* `count` rows of the result: each takes the same `rows` of diff_dst, which lie row_step bytes further on
+ * for the next one, and so does what is `asked` for meanwhile. Phases count positions of the result:
+ * rows have `extent` and begin at `origin`; their taps' weights are those of [first, middle and last
+ * vector of a row][tap][lane], and zero where a tap lies outside. Windows count elements of diff_dst, from
+ * where rows begin on, of which they are the first to read `advance` bytes for each vector. */
+typedef struct {
+    const char *const *row, *const *asked;
+    const float *weight, *taps;
+    ptrdiff_t rows, asked_rows, origin, extent, advance;
+    ptrdiff_t count, row_step, dst_step;
+    int streams; /* float32 results of whole lines go past the caches */
+} FusedRows;
+
+#endif
