@@ -408,9 +408,8 @@ def _windows(
     """Return the tables of the kernel of windows, or None where these were too long."""
     most = {1: _kernels.WINDOW_VECTORS, 2: _kernels.WINDOW_VECTORS_OF_PARTS}.get(in_chains, 0)
     table = _width_table(problem, innermost, axis, in_chains, group=1) if most else None
-    if table is None or table.window is None or table.window > most * _kernels.WIDTH_LANES:
-        return None
-    return table
+    fits = table is not None and 0 < table.window <= most * _kernels.WIDTH_LANES
+    return table if fits else None
 
 
 def _group(problem: ResampleProblem, innermost: Innermost) -> int:
@@ -418,7 +417,7 @@ def _group(problem: ResampleProblem, innermost: Innermost) -> int:
     pixel = problem.channels if innermost == "channels" else 1
     rows = problem.batch * problem.channels // pixel * problem.src[0] * problem.src[1]
     row = max(problem.src[2], problem.dst[2]) * pixel
-    return max(1, min(rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row))
+    return int(max(1, min(rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row)))
 
 
 def _width_table(

@@ -77,7 +77,7 @@ class WidthTable:
     """Chunks, blocks and patterns as the kernel reads them; see resampling_width.pxi.
 
     `elements` is the most that a chunk of a group holds, loaded or stored; `window` the most that
-    the taps of a block or of one of its parts lie apart, or None where some block is whole that
+    the taps of a block or of one of its parts lie apart, or 0 where some block is whole that
     should have parts.
     """
 
@@ -86,7 +86,7 @@ class WidthTable:
     blocks: Array
     patterns: Array
     elements: int
-    window: int | None
+    window: int
 
 
 def width_table(
@@ -168,5 +168,5 @@ def width_table(
         blocks=blocks.ravel(),
         patterns=np.concatenate(patterns),
         elements=elements,
-        window=None if len(whole) else int(words[:, _WINDOW].max()),
+        window=0 if len(whole) else int(words[:, _WINDOW].max()),
     )
