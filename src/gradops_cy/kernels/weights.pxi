@@ -10,6 +10,7 @@
 
 cdef enum:
     PACK_CHANNELS = 512      # channels of diff_dst packed at a time: the panel's part stays in L1
+    PACK_AHEAD = 16          # rows of a tap that are asked for before they are packed
     PACK_RUN = 128           # columns of a strip that is transposed, where taps of many k are a row
 
 cdef extern from "finite.h" nogil:
@@ -127,6 +128,9 @@ cdef int pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, 
                                          high - low, rows)
             else:
                 for k in range(high - low):
+                    if w.ahead:
+                        fetch_ahead(src + k * w.stride[1], w.stride[1], PACK_AHEAD, PACK_AHEAD + 1,
+                                    valid * w.unit + 63)
                     load_row(w.load_dtype, src + k * w.stride[1], w.stride[2], valid,
                              dst + (t * tap_pitch + k * width) * w.size)
     if valid < width:
