@@ -398,8 +398,7 @@ def _may_have_windows(problem: ResampleProblem, innermost: Innermost, kernel: st
     if _kernels.WIDTH_LANES >= _kernels.ROW_LANES:
         return kernel in ("width", "planes")
     # Vectors of AVX2 take a permutation for each register of a window.
-    row = problem.src[2] * (problem.channels if innermost == "channels" else 1)
-    return kernel == "width" and row < _LONG_ROW
+    return kernel == "width" and problem.src[2] * _pixel(problem, innermost) < _LONG_ROW
 
 
 def _windows(
@@ -412,9 +411,14 @@ def _windows(
     return table if fits else None
 
 
+def _pixel(problem: ResampleProblem, innermost: Innermost) -> int:
+    """Return the elements of a position where rows are lanes: its channels, where these are few."""
+    return problem.channels if innermost == "channels" else 1
+
+
 def _group(problem: ResampleProblem, innermost: Innermost) -> int:
     """Return how many rows of the result the kernel of widths takes side by side."""
-    pixel = problem.channels if innermost == "channels" else 1
+    pixel = _pixel(problem, innermost)
     rows = problem.batch * problem.channels // pixel * problem.src[0] * problem.src[1]
     row = max(problem.src[2], problem.dst[2]) * pixel
     return int(max(1, min(rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row)))
@@ -435,7 +439,7 @@ def _width_table(
     return width_table(
         axis,
         problem.dst[2],
-        problem.channels if innermost == "channels" else 1,
+        _pixel(problem, innermost),
         group,
         in_chains,
         lanes=_kernels.WIDTH_LANES,

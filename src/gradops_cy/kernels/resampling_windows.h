@@ -7,14 +7,16 @@
 #include "resampling_fused.h"
 
 /* The most vectors of a window: one whose block is whole, and those of one in two parts. */
-#if defined(__AVX512F__)
+#if defined(__AVX2__) && defined(__FMA__)
 enum { WINDOW_VECTORS = 3, WINDOW_VECTORS_OF_PARTS = 2 };
+#else
+enum { WINDOW_VECTORS = 0, WINDOW_VECTORS_OF_PARTS = 0 };
+#endif
 
+#if defined(__AVX512F__)
 INLINE width_words add_to_places(width_words places, int step) {
     return _mm512_add_epi32(places, _mm512_set1_epi32(step));
 }
-
-#define FIRST_PLACES _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 
 /* The elements of a window at `places`, which lie in `vectors`. */
 INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_words places) {
@@ -25,12 +27,9 @@ INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_wo
     return (vec_f32)_mm512_mask_permutexvar_ps(x, last, places, (__m512)window[2]);
 }
 #elif defined(__AVX2__) && defined(__FMA__)
-enum { WINDOW_VECTORS = 3, WINDOW_VECTORS_OF_PARTS = 2 };
-
 INLINE width_words add_to_places(width_words places, int step) {
     return _mm256_add_epi32(places, _mm256_set1_epi32(step));
 }
-#define FIRST_PLACES _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0)
 
 INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_words places) {
     __m256 x = _mm256_permutevar8x32_ps((__m256)window[0], places);
@@ -42,39 +41,22 @@ INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_wo
     }
     return (vec_f32)x;
 }
-#else
-enum { WINDOW_VECTORS = 0, WINDOW_VECTORS_OF_PARTS = 0 };
 #endif
 
 #if defined(__AVX2__) && defined(__FMA__)
-/* Lanes from `first` on of two vectors that follow each other. */
-INLINE vec_f32 lanes_from(ptrdiff_t first, vec_f32 low, vec_f32 high) {
-    const vec_f32 both[2] = {low, high};
-    return pick_of_window(2, both, add_to_places(FIRST_PLACES, (int)first));
-}
-
-/* The columns of a vector of a window, the first `left` of which lie within the row, reduced. Without
- * masks a vector is read that ends with the row, where that is as long. */
-INLINE vec_f32 reduce_last(const int dtype, const FusedRows *job, ptrdiff_t first, ptrdiff_t left,
-                           ptrdiff_t offset) {
-    const ptrdiff_t missing = LANES_F32 - left;
-    const int ends = left > 0 && missing > 0 && missing <= first && !HAVE_MASKS;
-    if (ends) offset -= missing * element_size(dtype), left = LANES_F32;
-    vec_f32 sum = {0};
-    for (ptrdiff_t r = 0; left > 0 && r < job->rows; r++)
-        sum += splat_f32(job->weight[r]) * load_first(dtype, job->row[r] + offset, left);
-    return ends ? lanes_from(missing, sum, sum) : sum;
-}
-
 /* The columns of a window from `first` on, reduced; `offset` bytes into the rows. */
 INLINE void reduce_window(const int dtype, const int vectors, const FusedRows *job, ptrdiff_t first,
                           ptrdiff_t offset, vec_f32 *window) {
     const ptrdiff_t step = LANES_F32 * element_size(dtype), left = job->extent - first;
     if (left < vectors * LANES_F32) {
 #pragma GCC unroll 3
-        for (int v = 0; v < vectors; v++)
-            window[v] = reduce_last(dtype, job, first + v * LANES_F32, left - v * LANES_F32,
-                                    offset + v * step);
+        for (int v = 0; v < vectors; v++) {
+            const ptrdiff_t within = left - v * LANES_F32;
+            window[v] = (vec_f32){0};
+            for (ptrdiff_t r = 0; within > 0 && r < job->rows; r++)
+                window[v] += splat_f32(job->weight[r])
+                             * load_first(dtype, job->row[r] + offset + v * step, within);
+        }
         return;
     }
 #pragma GCC unroll 3
@@ -116,17 +98,15 @@ INLINE void sum_windows_for(const int dtype, const int vectors, const int parts,
     for (ptrdiff_t i = 0; i < job->count; i++) {
         const ptrdiff_t row = i * job->row_step;
         char *dst = result + i * job->dst_step;
-        vec_f32 sum = {0}, last;
         for (ptrdiff_t j = 0; j < n; j += LANES_F32, dst += bytes) {
             const ptrdiff_t *at = block + j / LANES_F32 * 2, left = n - j;
             for (ptrdiff_t r = 0; r < job->asked_rows; r++)
                 for (ptrdiff_t line = 0; line < job->advance; line += 64)
                     __builtin_prefetch(job->asked[r] + row + at[0] * size + line, 0, 2);
-            last = sum;
-            sum = sum_window_block(dtype, vectors, parts, job, at[0], patterns + at[1], step, row);
+            const vec_f32 sum = sum_window_block(dtype, vectors, parts, job, at[0],
+                                                 patterns + at[1], step, row);
             if (dtype == F32 && job->streams && left >= LANES_F32) STREAM_VECTOR(dst, sum);
-            else if (HAVE_MASKS || left >= LANES_F32 || j == 0) store_first(dtype, sum, dst, left);
-            else store_first(dtype, lanes_from(left, last, sum), dst + (left - LANES_F32) * size, LANES_F32);
+            else store_first(dtype, sum, dst, left);
         }
     }
 }

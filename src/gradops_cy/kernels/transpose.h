@@ -116,26 +116,19 @@ INLINE void store_first_f64(double *p, vec_f64 v, ptrdiff_t n) {
     if (n & 1) _mm_store_sd(p, part);
 }
 #else
-INLINE vec_f32 load_first_f32(const float *p, ptrdiff_t n) {
-    vec_f32 v = {0};
-    if (n == LANES_F32) v = *(const vec_f32 *)p;
-    else for (int i = 0; i < n; i++) v[i] = p[i];
-    return v;
-}
-INLINE void store_first_f32(float *p, vec_f32 v, ptrdiff_t n) {
-    if (n == LANES_F32) *(vec_f32 *)p = v;
-    else for (int i = 0; i < n; i++) p[i] = v[i];
-}
-INLINE vec_f64 load_first_f64(const double *p, ptrdiff_t n) {
-    vec_f64 v = {0};
-    if (n == LANES_F64) v = *(const vec_f64 *)p;
-    else for (int i = 0; i < n; i++) v[i] = p[i];
-    return v;
-}
-INLINE void store_first_f64(double *p, vec_f64 v, ptrdiff_t n) {
-    if (n == LANES_F64) *(vec_f64 *)p = v;
-    else for (int i = 0; i < n; i++) p[i] = v[i];
-}
+#define DEFINE_FIRST(suffix, type, vec, L)                                                         \
+    INLINE vec load_first_##suffix(const type *p, ptrdiff_t n) {                                   \
+        vec v = {0};                                                                               \
+        if (n == L) v = *(const vec *)p;                                                           \
+        else for (int i = 0; i < n; i++) v[i] = p[i];                                              \
+        return v;                                                                                  \
+    }                                                                                              \
+    INLINE void store_first_##suffix(type *p, vec v, ptrdiff_t n) {                                \
+        if (n == L) *(vec *)p = v;                                                                 \
+        else for (int i = 0; i < n; i++) p[i] = v[i];                                              \
+    }
+DEFINE_FIRST(f32, float, vec_f32, LANES_F32)
+DEFINE_FIRST(f64, double, vec_f64, LANES_F64)
 #endif
 /* 16-bit elements travel in the lanes of floats, as integers. */
 INLINE vec_f32 load_first_u16(const uint16_t *p, ptrdiff_t n) {
