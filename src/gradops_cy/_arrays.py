@@ -168,6 +168,20 @@ def new_result(op: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         ) from None
 
 
+def _check_writable(op: str, out: Array) -> None:
+    """Raise unless every element of `out` can be written where it is alone."""
+    flags = out.flags
+    if not flags.writeable:
+        raise ValueError(f"{op}: out must be writeable, got a read-only array")
+    if not flags.aligned:
+        raise ValueError(f"{op}: out must be aligned, got an unaligned array")
+    if not flags.c_contiguous and out.size and overlaps_itself(out):
+        raise ValueError(
+            f"{op}: out must have one place per element, got strides {out.strides} "
+            f"for shape {out.shape}"
+        )
+
+
 def result_array(
     op: str,
     out: object,
@@ -188,16 +202,8 @@ def result_array(
         raise TypeError(f"{op}: out must have dtype {dtype}, got {out.dtype}")
     if out.shape != shape:
         raise ValueError(f"{op}: out must have shape {shape}, got {out.shape}")
-    flags = out.flags
-    if not flags.writeable:
-        raise ValueError(f"{op}: out must be writeable, got a read-only array")
-    if not flags.aligned:
-        raise ValueError(f"{op}: out must be aligned, got an unaligned array")
-    if not flags.c_contiguous and out.size and overlaps_itself(out):
-        raise ValueError(
-            f"{op}: out must have one place per element, got strides {out.strides} "
-            f"for shape {out.shape}"
-        )
+    if not out.flags.carray:
+        _check_writable(op, out)
     for name, array in inputs.items():
         if np.may_share_memory(out, array) and _share_memory(out, array):
             raise ValueError(f"{op}: out must not overlap {name}, got arrays that share memory")

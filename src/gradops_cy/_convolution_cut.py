@@ -308,7 +308,7 @@ class Cut:
         depth = up(self.chunk, self.choice.unit)
         return depth | DOT_K if self.taps_inside else depth
 
-    @property
+    @cached_property
     def strip(self) -> int:
         """Positions that SCATTER multiplies at a time; positions or rows of DEPTHWISE's sums."""
         choice = self.choice

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,8 @@ class Plan:
 
     @cached_property
     def _blocks(self) -> Array:
-        return np.array(self.cut.blocks, np.intp)
+        # Of as many blocks as long sums have, numpy.array would take longer than all of planning.
+        return np.fromiter(chain.from_iterable(self.cut.blocks), np.intp).reshape(-1, 4)
 
     @cached_property
     def _panel_tables(self) -> tuple[Array, Array, Array]:
@@ -400,16 +402,33 @@ def layout_of(
     accumulate: bool,
 ) -> Layout:
     """Return the layout of two tensors."""
-    unit = diff_src.itemsize
-    source, target = diff_dst.strides, diff_src.strides
+    return _layout(
+        problem.joinable,
+        diff_dst.shape,
+        diff_dst.strides,
+        diff_src.shape,
+        diff_src.strides,
+        diff_src.itemsize,
+        channels_last,
+        accumulate,
+    )
+
+
+# Calls in a loop have the same strides.
+@lru_cache(maxsize=128)
+def _layout(
+    joins: int,
+    source_shape: tuple[int, ...],
+    source: tuple[int, ...],
+    target_shape: tuple[int, ...],
+    target: tuple[int, ...],
+    unit: int,
+    channels_last: bool,
+    accumulate: bool,
+) -> Layout:
     channel, last = (-1, -2) if channels_last else (1, -1)
-    joins = problem.joinable
     if joins:
-        joins = min(
-            joins,
-            _joins(diff_dst.shape, source, last),
-            _joins(diff_src.shape, target, last),
-        )
+        joins = min(joins, _joins(source_shape, source, last), _joins(target_shape, target, last))
     return layout(
         source[channel] == unit,
         target[channel] == unit,

@@ -234,15 +234,16 @@ cdef class Program:
         cdef char *space = read_array(staging, True, 1, &length, &stride)
         cdef Py_ssize_t share = length // num_threads // 64 * 64
         cdef int unfit = 0
+        cdef Py_ssize_t pieces = w.taps if w.over_groups else w.groups * w.blocks
         read_weights(weights, &w)
         w.streams = self.work.b.streams_panels and w.order != BY_INPUT and w.order != SCATTERED
-        if w.over_groups:
-            for number in prange(w.taps, nogil=True, schedule="static", num_threads=num_threads):
-                unfit += 1 - pack_lanes(&w, number, panels)
+        if num_threads == 1:
+            with nogil:
+                for number in range(pieces):
+                    unfit += 1 - pack_piece(&w, number, panels, space)
         else:
-            for number in prange(w.groups * w.blocks, nogil=True, schedule="dynamic",
-                                 num_threads=num_threads):
-                unfit += 1 - pack_block(&w, number, panels, space + threadid() * share)
+            for number in prange(pieces, nogil=True, schedule="dynamic", num_threads=num_threads):
+                unfit += 1 - pack_piece(&w, number, panels, space + threadid() * share)
         return unfit == 0
 
     def run(self, diff_dst, packed, diff_src, bint channels_last, scratch, int num_threads,
@@ -294,6 +295,9 @@ cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, in
                                     space + thread * work.b.scratch_bytes)
         num_threads = 1
     share_tasks(&tasks, number, num_threads)
+    if num_threads == 1:  # a team of one takes longer than a small problem
+        with nogil:
+            return unfit + run_tasks(work, &tasks, 0, space)
     for thread in prange(num_threads, nogil=True, schedule="static", chunksize=1,
                          num_threads=num_threads):
         unfit += run_tasks(work, &tasks, thread, space + thread * work.b.scratch_bytes)

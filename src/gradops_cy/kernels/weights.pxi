@@ -430,6 +430,13 @@ cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed, char *sta
     return finite
 
 
+cdef int pack_piece(const Weights *w, Py_ssize_t number, char *packed, char *staging) noexcept nogil:
+    """Pack a tap over the lanes, or a block of a group; return whether all of it is finite."""
+    if w.over_groups:
+        return pack_lanes(w, number, packed)
+    return pack_block(w, number, packed, staging)
+
+
 cdef int read_weights(weights, Weights *w) except -1:
     """Complete a plan's description of the panels with where the weights lie."""
     cdef Py_ssize_t axis, dense
