@@ -14,16 +14,12 @@
 #define MR_MAX 12
 #define NV_MAX 7
 /* Steps along k in one round of the loop. With one and 32 registers, the compiler moves accumulators from
- * register to register between rounds (2 to 9 % of the time), and its own unrolling spills them. With 16
- * registers it spills one of 6 x 2 unless each factor is held where it was broadcast; two steps take 43
- * instructions instead of 48, which tells where the core's other thread is busy (0.95 of the time, down to
- * 0.87), and four were slower. */
+ * register to register between rounds (2 to 9 % of the time), and its own unrolling spills them; with 16
+ * registers it spills one of 6 x 2 where a round has more than one (8 % of the time). */
 #if VECTOR_REGISTERS == 32
 #define K_STEPS 4
-#define HOLD_FACTOR(x)
 #else
-#define K_STEPS 2
-#define HOLD_FACTOR(x) HOLD_VECTOR(x)
+#define K_STEPS 1
 #endif
 
 /* Accumulators, one row of b and one broadcast must fit the register file. */

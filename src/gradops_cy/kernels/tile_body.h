@@ -15,7 +15,6 @@ INLINE void NAME(rows_step)(const int mr, const int nv, const REAL *const *row, 
     UNROLL for (int v = 0; v < nv; v++) bv[v] = *(const VEC *)(b + v * LANES);
     UNROLL for (int m = 0; m < mr; m++) {
         VEC am = row[m][k] - (VEC){0};
-        HOLD_FACTOR(am);
         UNROLL for (int v = 0; v < nv; v++) acc[m][v] += am * bv[v];
     }
 }
