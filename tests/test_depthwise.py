@@ -46,7 +46,7 @@ def test_columns_of_a_stride(kernel, stride, channels):
     problem = replace(
         PROBLEM, groups=channels, kernel=(1, kernel, kernel), strides=(1, stride, stride)
     )
-    assert stride_columns(problem, 16) == stride
+    assert stride_columns(problem, 16, 4) == stride
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,20 @@ def test_columns_of_a_stride(kernel, stride, channels):
     ],
 )
 def test_columns_by_themselves(changes):
-    assert stride_columns(replace(PROBLEM, **changes), 16) == 1
+    assert stride_columns(replace(PROBLEM, **changes), 16, 4) == 1
+
+
+@pytest.mark.parametrize(
+    ("channels", "kernel", "columns"),
+    [
+        (12, 4, 2),
+        (12, 2, 1),  # as much to add up as to multiply
+        (100, 4, 1),  # nearly all lanes have work as it is
+    ],
+)
+def test_columns_in_short_vectors(channels, kernel, columns):
+    problem = replace(PROBLEM, groups=channels, kernel=(1, kernel, kernel))
+    assert stride_columns(problem, 8, 4) == columns
 
 
 @every_dtype

@@ -146,7 +146,7 @@ class Choice:
         """Columns of diff_dst that DEPTHWISE sums side by side, or 1."""
         if self.kernel != DEPTHWISE or self.along_rows:
             return 1
-        return _convolution_depthwise.stride_columns(self.problem, self.lanes)
+        return _convolution_depthwise.stride_columns(self.problem, self.lanes, self.size)
 
     @property
     def row_classes(self) -> int:

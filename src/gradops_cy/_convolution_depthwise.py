@@ -27,8 +27,10 @@ BOX_VECTOR_OF_PAIRS = 8.3
 ROWS = 28
 # Channels of a tile of pairs of rows, and bytes of weights that tasks copy for them.
 PAIR_CHANNELS, MOST_PAIRED = 32, 1 << 19
-# Positions of which sums of columns are in scratch.
+# Positions of which sums of columns are in scratch; and the time of their products, of that of
+# columns by themselves, for vectors of 64 bytes and for shorter ones.
 STRIP = 16
+WIDE_BESIDE, BESIDE = 1.1, 0.85
 # The stride for which there are tiles of all residue classes of a row.
 STRIDE = 2
 
@@ -66,18 +68,19 @@ def window_pitch(positions: int, span: int, stride: int, lanes: int) -> int:
     return stride * odd(up(positions, lanes) + (span - 1) // stride, lanes)
 
 
-def stride_columns(problem: ConvProblem, lanes: int) -> int:
+def stride_columns(problem: ConvProblem, lanes: int, size: int) -> int:
     """Return how many columns of diff_dst are summed side by side, or 1.
 
     The columns of a stride are taken for one of so many times the channels, where that leaves
-    clearly fewer lanes without work. To add up their sums takes about three products for a vector.
+    fewer lanes without work. To add up their sums takes about three products for a vector.
     """
     stride, channels = problem.strides[2], problem.groups
     if not problem.transposed or problem.dilations[2] > 1 or problem.kernel[2] % stride:
         return 1
     taps = prod(problem.kernel) // stride
     apart, beside = stride * up(channels, lanes), up(stride * channels, lanes)
-    return stride if 1.1 * (beside * taps + 3 * apart) < apart * taps else 1
+    product = WIDE_BESIDE if lanes * size == 64 else BESIDE
+    return stride if product * (beside * taps + 3 * apart) < apart * taps else 1
 
 
 def pairs_columns(problem: ConvProblem, vector_pairs: bool) -> bool:

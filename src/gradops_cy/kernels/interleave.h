@@ -11,7 +11,8 @@
 #define UNROLL _Pragma("GCC unroll 8")
 
 /* One vector of each stream, of which there are a power of two: in every round vectors half of all
- * apart take turns. */
+ * apart take turns. As many streams as lanes make a square, which takes half as many instructions
+ * to transpose where vectors have halves. */
 #define DEFINE_INTERLEAVE(suffix, real, vec, L)                                                    \
     INLINE void take_turns_##suffix(vec a, vec b, vec *dst) {                                      \
         dst[0] = __builtin_shufflevector(a, b, LANES_OF_##suffix(FIRST_HALF));                     \
@@ -23,7 +24,8 @@
         for (; streams * (j + L) <= n; j += L) {                                                   \
             vec v[8], w[8];                                                                        \
             UNROLL for (int s = 0; s < streams; s++) v[s] = ((const vec *)src[s])[j / L];          \
-            UNROLL for (int round = streams; round > 1; round /= 2) {                              \
+            if (streams == L) square_##suffix(v);                                                  \
+            else UNROLL for (int round = streams; round > 1; round /= 2) {                         \
                 UNROLL for (int s = 0; s < streams / 2; s++)                                       \
                     take_turns_##suffix(v[s], v[s + streams / 2], w + 2 * s);                      \
                 UNROLL for (int s = 0; s < streams; s++) v[s] = w[s];                              \
@@ -49,7 +51,8 @@
             vec v[8], w[8];                                                                        \
             UNROLL for (int s = 0; s < streams; s++)                                               \
                 v[s] = *(const vec *)(src + streams * j + s * L);                                  \
-            UNROLL for (int round = streams; round > 1; round /= 2) {                              \
+            if (streams == L) square_##suffix(v);                                                  \
+            else UNROLL for (int round = streams; round > 1; round /= 2) {                         \
                 UNROLL for (int s = 0; s < streams / 2; s++) {                                     \
                     vec a = v[2 * s], b = v[2 * s + 1];                                            \
                     w[s] = __builtin_shufflevector(a, b, LANES_OF_##suffix(EVENS));                \
