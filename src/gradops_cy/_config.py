@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, overload
 
-from gradops_cy import _cpu, _isa, _machine, _threads
+from gradops_cy import _convolution_winograd, _cpu, _isa, _machine, _threads
 from gradops_cy._version import __version__
 
 
@@ -41,7 +41,11 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
         raise ValueError(f"show_config: mode must be 'stdout' or 'dicts', got {mode!r}")
     config: dict[str, Any] = {
         "version": __version__,
-        "kernels": {"tier": _isa.TIER, "supported": list(_isa.supported_tiers())},
+        "kernels": {
+            "tier": _isa.TIER,
+            "supported": list(_isa.supported_tiers()),
+            "winograd": _convolution_winograd.ENABLED,
+        },
         "threads": {
             "num_threads": _threads.get_num_threads(),
             "openmp": _cpu.openmp_version() or None,

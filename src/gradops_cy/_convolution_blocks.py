@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from math import gcd, prod
 
-from gradops_cy import _convolution_columns, _convolution_scatter
+from gradops_cy import _convolution_columns, _convolution_scatter, _convolution_winograd
 from gradops_cy._convolution_choice import BLOCK_WIDTH, Choice
 from gradops_cy._convolution_cut import ChannelBlock, Cut, resized
 from gradops_cy._convolution_kernels import (
@@ -32,6 +32,8 @@ AMX_WORKSPACE, AMX_WORKSPACE_OF_FEW, AMX_FEW_POSITIONS = 3 << 19, 7 << 18, 170
 # Pointwise weights that cost next to nothing to read once more for each small block, and those that
 # cost less than sums that are cut.
 AMX_WORKSPACE_OF_LIGHT, AMX_LIGHT_WEIGHTS, AMX_MODERATE_WEIGHTS = 1 << 19, 1 << 17, 1 << 19
+# Of Winograd's 16 planes one is at work at a time; but a thread has no more than 2 MiB.
+WINOGRAD_WORKSPACE = 31 << 16
 # The weights of a channel block that should stay in a core's second-level cache.
 PANEL = 1 << 18
 # Enough positions to use a weight panel well while it is in cache.
@@ -73,7 +75,8 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     room = RING_BYTES * (2 if choice.boxed else 1)
     while choice.kernel == GROUPED and first.block[2] > 1 and _spread_bytes(first) > room:
         first = first.evened(2, first.block[2] - 1)
-    return _split_for_threads(_by_channels(_grow(_fit_workspace(first))), num_threads)
+    fitting = _cut_for_winograd(first) if choice.winograd else _grow(_fit_workspace(first))
+    return _split_for_threads(_by_channels(fitting), num_threads)
 
 
 def _workspace(choice: Choice, positions: int = BLOCK_POSITIONS) -> int:
@@ -81,6 +84,8 @@ def _workspace(choice: Choice, positions: int = BLOCK_POSITIONS) -> int:
     if choice.along_rows:
         strided = choice.problem.transposed and max(choice.problem.strides) > 1
         return STRIDED_PLANE_BYTES if strided else PLANE_BYTES
+    if choice.winograd:
+        return WINOGRAD_WORKSPACE
     if choice.dot and choice.tiles.amx:
         if _has_light_weights(choice, AMX_LIGHT_WEIGHTS):
             return AMX_WORKSPACE_OF_LIGHT
@@ -191,6 +196,25 @@ def _cut_for_scatter(whole: Cut, num_threads: int) -> Cut:
     return found
 
 
+def _cut_for_winograd(whole: Cut) -> Cut:
+    """Weigh blocks, which read all weights each, against ranges of channels, which read the window.
+
+    With sums of fewer channels in scratch, there is room for more positions.
+    """
+    choice, found, least = whole.choice, None, 0
+    for splits in (1 << n for n in range(len(whole.blocks).bit_length())):
+        cut = replace(whole, channel_splits=splits)
+        block = _convolution_winograd.block(
+            choice.given, cut.chunk, cut.result_pitch, WINOGRAD_WORKSPACE
+        )
+        if block is not None:
+            cut = cut.reblocked(block).evened(1, block[1]).evened(0, block[0])
+            moved = cut.position_blocks * (cut.choice.problem.input_channels + splits * prod(block))
+            if found is None or moved < least:
+                found, least = cut, moved
+    return found or _fit_workspace(whole)
+
+
 def _half_scatter_block(whole: Cut) -> Cut | None:
     """Halve the block on the axis where neighbours share least."""
     problem, block = whole.choice.problem, whole.block
@@ -260,16 +284,14 @@ def _smaller(whole: Cut) -> Cut | None:
     # Cutting channels reads the positions once more, cutting positions the weights.
     if splittable and _weights_bytes(whole) > 2 * whole.workspace_bytes:
         return _split_channels(whole)
-    # Tiles that are loaded from diff_dst need rows that are not cut.
-    whole_rows = choice.kernel == DOT and not choice.windowed
-    if width > 4 * choice.lanes and not whole_rows:
+    if width > 4 * choice.lanes and not choice.whole_rows:
         return whole.evened(2, up(width // 2, choice.lanes))
     if splittable:
         return _split_channels(whole)
-    if width > 1 and not whole_rows:
+    if width > 1 and not choice.whole_rows:
         return _half_block(whole, 2)
     classes = len(choice.residues)
-    if not choice.over_groups and whole.class_splits < classes:
+    if not (choice.over_groups or choice.winograd) and whole.class_splits < classes:
         return replace(whole, class_splits=min(2 * whole.class_splits, classes))
     return None
 
@@ -380,7 +402,8 @@ def _parts(whole: Cut) -> Cut | None:
     if (whole.choice.broadcast or whole.choice.along_rows) and (fewer := _half_groups(whole)):
         return fewer
     axis = max((0, 1), key=lambda a: whole.block[a])
-    if whole.block[axis] == 1 and whole.block[2] >= 8 * whole.choice.lanes:
+    long_row = whole.block[2] >= 8 * whole.choice.lanes and not whole.choice.whole_rows
+    if whole.block[axis] == 1 and long_row:
         axis = 2
     # Cutting positions reads the weights once more, cutting channels the positions.
     rows_first = prod(whole.block) > 4 * BLOCK_POSITIONS // len(whole.choice.residues)

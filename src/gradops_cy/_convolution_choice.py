@@ -11,6 +11,7 @@ from gradops_cy import (
     _convolution_split,
     _convolution_taps,
     _convolution_unfold,
+    _convolution_winograd,
 )
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
@@ -73,6 +74,7 @@ class Choice:
     broadcast: int  # lanes of a GROUPED vector if it is of one group and its channels are; or 0
     along_rows: bool  # the lanes of DEPTHWISE or SCATTER are positions of a row, not channels
     unfolds: bool  # the window holds all taps side by side
+    winograd: bool  # patches and filters are transformed to planes
     parts: int  # of bfloat16, that DOT tiles multiply; or 0
     windowed: bool  # diff_dst is read through a window in scratch
     direct: bool  # diff_src is written without scratch
@@ -186,7 +188,7 @@ class Choice:
     @property
     def checks(self) -> bool:
         """Whether sums have to be finite: of parts, or with zeros of other groups or pixels."""
-        return self.parts > 1 or self.diagonal > 1 or self.folds
+        return self.parts > 1 or self.diagonal > 1 or self.folds or self.winograd
 
     @property
     def folds(self) -> bool:
@@ -229,6 +231,12 @@ class Choice:
         return self.kernel in (COLUMNS, DOT, PAIRS)
 
     @property
+    def whole_rows(self) -> bool:
+        """Whether rows are not cut: tiles are loaded from diff_dst, or lie between each other."""
+        dilated = self.winograd and self.given.dilations[2] > 1
+        return dilated or (self.kernel == DOT and not self.windowed)
+
+    @property
     def tiled(self) -> bool:
         """Whether the kernel is nothing but DOT tiles."""
         return self.kernel in (DOT, PAIRS)
@@ -248,9 +256,10 @@ class Choice:
 
     def source(self, number: int, block: int) -> Axis:
         """Return the axis by which diff_dst is read."""
-        if not self.unfolds:
+        if not (self.unfolds or self.winograd):
             return self.axis(number, block)
-        return self._axis_of(self.given, _convolution_taps.axes(self.given), number, block)
+        read = _convolution_winograd.pixels(self.given) if self.winograd else self.given
+        return self._axis_of(read, _convolution_taps.axes(read), number, block)
 
     def _axis_of(self, problem: ConvProblem, axes: AxesTaps, number: int, block: int) -> Axis:
         return axis_of(axes[number], problem.diff_src[number], problem.diff_dst[number], block)
@@ -262,8 +271,11 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     kernel = choose_kernel(given, layout, tiles, assumed, parts)
     problem, abreast, diagonal, beside, unfolds = given, 1, 1, 1, kernel == UNFOLD
     fold = (1, 1)
+    winograd = kernel in (ROWS, COLUMNS) and _winograd(given, layout, tiles, assumed, parts)
     if unfolds:
         problem, kernel = _convolution_unfold.product(given), DOT
+    elif winograd:
+        problem, kernel = _convolution_winograd.product(given), ROWS
     elif kernel == FOLD:
         fold = block_of_pixels(given, layout, tiles, parts, assumed) or fold
         problem, kernel = _convolution_fold.product(given, fold), DOT
@@ -294,6 +306,8 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         in_place = kernel == ROWS or (kernel == SCATTER and not parts)
         windowed = not (in_place and reads)
         direct = kernel == ROWS and writes and problem.input_channels % tiles.lanes == 0
+    if winograd:
+        windowed, direct = True, False
     if kernel == SCATTER and along_rows:
         windowed = not (plain or parts)
     elif kernel == SCATTER and parts and not tiles.amx:
@@ -324,6 +338,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         broadcast=broadcast,
         along_rows=along_rows,
         unfolds=unfolds,
+        winograd=winograd,
         parts=parts if kernel in (DOT, PAIRS, SCATTER) else 0,
         windowed=windowed,
         direct=direct,
@@ -331,6 +346,17 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         counts=_convolution_taps.counts(problem),
         work=work,
     )
+
+
+def _winograd(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int, parts: int) -> bool:
+    """Whether patches and filters are transformed.
+
+    What is not finite is computed again, and so must not have been added to something.
+    """
+    again = assumed == MODERATE and not layout.accumulate
+    if parts or not again or not _convolution_winograd.fits(problem):
+        return False
+    return _convolution_winograd.pays(problem, tiles.lanes)
 
 
 def dot_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:

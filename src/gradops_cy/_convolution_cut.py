@@ -82,7 +82,7 @@ class Cut:
         return self.reblocked(resized(self.block, axis, even(self.choice.counts[axis], extent)))
 
     @property
-    def _blocks(self) -> int:
+    def position_blocks(self) -> int:
         """Blocks of positions of an image."""
         (d, h, w), (block_d, block_h, block_w) = self.choice.counts, self.block
         return -(-d // block_d) * -(-h // block_h) * -(-w // block_w)
@@ -92,7 +92,9 @@ class Cut:
         """Independent pieces of work."""
         problem = self.choice.problem
         ranges = -(-problem.groups // self.task_groups)
-        return problem.batch * ranges * self._blocks * self.channel_splits * self.class_splits
+        return (
+            problem.batch * ranges * self.position_blocks * self.channel_splits * self.class_splits
+        )
 
     @property
     def _one_product(self) -> bool:
@@ -111,7 +113,7 @@ class Cut:
     def packs_in_tasks(self) -> bool:
         """Whether every panel is used by one task alone, which then had best pack it."""
         choice = self.choice
-        once = choice.problem.batch * self._blocks * self.class_splits == 1
+        once = choice.problem.batch * self.position_blocks * self.class_splits == 1
         plain = not choice.exact_halo and not choice.layout.accumulate
         # Weights that stay in cache anyway are better met by one tile of positions after the other.
         # PAIRS writes whole rows of few channels.
@@ -142,7 +144,7 @@ class Cut:
         """Whether residue classes that share their rows are stored together."""
         choice = self.choice
         scattered = choice.out_steps[2] > 1 and not choice.layout.diff_src_channels_last
-        return scattered and self.all_classes
+        return scattered and self.all_classes and not choice.winograd
 
     @property
     def rounded(self) -> bool:
@@ -273,6 +275,18 @@ class Cut:
         edges = [len(self.blocks) * i // splits for i in range(splits + 1)]
         units = max(sum(block.width for block in self.blocks[a:b]) for a, b in pairwise(edges))
         return units * (DOT_COLUMNS if choice.dot else choice.lanes)
+
+    @property
+    def window_plane(self) -> int:
+        """Elements from plane to plane of what patches are transformed to; or 0."""
+        if not self.choice.winograd:
+            return 0
+        return odd(prod(axis.window for axis in self.axes) * self.chunk, 16)
+
+    @property
+    def result_plane(self) -> int:
+        """Elements from plane to plane of their sums; or 0."""
+        return odd(prod(self.block) * self.result_pitch, 16) if self.choice.winograd else 0
 
     @property
     def window_pitch(self) -> int:

@@ -149,7 +149,7 @@ class Plan:
             blocks = blocks[:1]  # of each group by itself
         if choice.kernel == SCATTER:
             return np.zeros((1, 3), np.intp), np.zeros(1, np.intp), blocks
-        if self.cut.packed_apart > 1:
+        if self.cut.packed_apart > 1 or choice.winograd:
             given = _convolution_taps.taps_of(_convolution_taps.axes(choice.given), False)
             return given.coordinates, given.ranks, blocks
         return choice.work.coordinates, choice.work.ranks, blocks
@@ -192,6 +192,11 @@ class Plan:
             "streams_panels": int(self._streams_panels),
             "weights_ahead": WEIGHTS_AHEAD,
             "unfold": cut.unfold,
+            "winograd": int(choice.winograd),
+            "dilation_h": choice.given.dilations[1],
+            "dilation_w": choice.given.dilations[2],
+            "window_plane": cut.window_plane,
+            "result_plane": cut.result_plane,
             "joins": self._joins,
             "batch": self.problem.batch,
             "groups": choice.problem.groups,
@@ -235,7 +240,9 @@ class Plan:
             for axis, merge, apart in zip(cut.axes, (1, 1, cut.merge), (0, 0, plane), strict=True)
         ]
         sources = axes
-        if choice.unfolds:
+        if choice.winograd:
+            sources = [table(axis, False, 0) for axis in cut.sources]
+        elif choice.unfolds:
             # Of a run of taps, the first.
             sources = [
                 table(axis, False, len(axis.taps) // run)
@@ -276,7 +283,8 @@ class Plan:
         """Whether packed weights are written past the caches, which are too small for them."""
         choice = self.choice
         whole_lines = choice.panel_kernel in (ROWS, DOT) and choice.kernel != PAIRS
-        whole_lines = whole_lines and choice.parts < 2 and not choice.broadcast
+        whole_lines = whole_lines and choice.parts < 2
+        whole_lines = whole_lines and not (choice.broadcast or choice.winograd)
         return ZEN4 and whole_lines and self.packed_bytes >= STREAM_PANELS
 
     @cached_property
@@ -287,7 +295,9 @@ class Plan:
     def _pack_staging(self) -> int:
         """Return the bytes that packing needs besides the panels."""
         taps = len(self._panel_tables[0])
-        return int(self.num_threads * KERNELS.pack_staging(taps, self.choice.parts))
+        return int(
+            self.num_threads * KERNELS.pack_staging(taps, self.choice.parts, self.choice.winograd)
+        )
 
     # -- execution -------------------------------------------------------------------------
 
@@ -366,6 +376,8 @@ class Plan:
                 tile += f" of {choice.parts} parts"
         splits = f"{len(choice.residues)} residue classes, {cut.channel_splits} channel ranges"
         reads = "a window of taps side by side" if choice.unfolds else "a packed window"
+        if choice.winograd:
+            reads = "a window of 4 x 4 patches, transformed (Winograd)"
         writes = "diff_src in place" if cut.direct else "through scratch"
         if choice.folds:
             writes += ", {} x {} pixels taken for channels".format(*choice.fold)

@@ -21,6 +21,7 @@ from gradops_cy._convolution_kernels import (
     ROWS,
     SCATTER,
 )
+from gradops_cy._convolution_winograd import PATCH, PLANES, TILE
 from gradops_cy._rounding import up
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def sizes(cut: Cut) -> dict[str, int]:
         taps = 1 if choice.kernel == SCATTER else len(choice.taps)
         parts["panel_bytes"] = taps * rows * cut.widest * lanes * choice.factor_size
         staged = max(taps, cut.packed_apart)
-        parts["packing_bytes"] = KERNELS.pack_staging(staged, choice.parts)
+        parts["packing_bytes"] = KERNELS.pack_staging(staged, choice.parts, choice.winograd)
     return {name: up(value, 64) for name, value in parts.items()}
 
 
@@ -92,6 +93,8 @@ def _window(cut: Cut) -> int:
 
 def _rows_need(cut: Cut) -> _Need:
     pitch, merge, windowed = cut.result_pitch, cut.merge, cut.choice.windowed
+    if cut.choice.winograd:
+        return _winograd_need(cut)
     return _Need(
         window=_window(cut) * cut.chunk if windowed else 0,
         results=0 if cut.direct else cut.result_positions * pitch,
@@ -100,6 +103,21 @@ def _rows_need(cut: Cut) -> _Need:
         sums=pitch,
         zeros=merge
         * (cut.chunk if windowed else cut.task_groups * cut.choice.problem.output_channels),
+    )
+
+
+def _winograd_need(cut: Cut) -> _Need:
+    choice, pitch, width = cut.choice, cut.result_pitch, cut.sources[2]
+    rows = PATCH * choice.given.dilations[1]
+    return _Need(
+        window=PLANES * cut.window_plane,
+        # And two rows of pixels.
+        results=PLANES * cut.result_plane + TILE * TILE * cut.block[2] * pitch,
+        pointers=prod(cut.block) * (1 + choice.work.most),
+        channels=cut.chunk,
+        sums=pitch,
+        zeros=cut.chunk,
+        entries=rows * width.window * cut.chunk,
     )
 
 

@@ -22,6 +22,7 @@ include "compute_rows.pxi"
 include "compute_dot.pxi"
 include "compute_vectors.pxi"
 include "store.pxi"
+include "winograd.pxi"
 include "grouped.pxi"
 include "depthwise.pxi"
 include "depthwise_rows.pxi"
@@ -39,6 +40,7 @@ cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, 
     cdef Py_ssize_t c
     cdef const Py_ssize_t *residue
     cdef char *result
+    cdef Scratch plane = s[0]
     cdef int more = first > 0
     for c in range(task.class_begin, task.class_end):
         residue = work.residue + 5 * c
@@ -52,8 +54,11 @@ cdef void compute_classes(const Work *work, const Task *task, Py_ssize_t group, 
             compute_dot(work, task, group, first, chunk, block_begin, block_end, residue, count,
                         result, s, more, fine)
         else:
+            if work.b.winograd:
+                plane.window = s.window + c * work.b.window_plane * work.size
+                result = s.result + c * work.b.result_plane * work.size
             compute_rows(work, task, group, first, chunk, block_begin, block_end, residue, count,
-                         result, s, more)
+                         result, &plane, more)
         used += class_extent(work, count)
 
 
@@ -66,7 +71,9 @@ cdef struct Held:
 cdef void fill_window(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                       Py_ssize_t chunk, bint below, const Scratch *s) noexcept nogil:
     """Fill the window; `below`, it is that of the block above."""
-    if work.b.unfold:
+    if work.b.winograd:
+        transform_window(work, task, group, first, chunk, s)
+    elif work.b.unfold:
         unfold_window(work, task, group, first, chunk, below, s)
     elif work.b.kernel == PAIRS:
         pack_pair_window(work, task, group, first, chunk, s)
@@ -102,7 +109,9 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, char *s
                             &fine)
         first += chunk
     held.block, held.group = task.block, group
-    if not work.b.direct:
+    if work.b.winograd:
+        store_planes(work, task, group, &s, &fine)
+    elif not work.b.direct:
         store_classes(work, task, group, &s, &fine)
     return 1 - fine
 
@@ -214,7 +223,9 @@ cdef class Program:
         w.f64 = work.f64
         w.size = work.panel_size = factor_size * (1 + blocking.paired)
         w.unit = element_size(blocking.dtype)
-        w.taps = coordinates.shape[0]
+        w.taps = w.panel_taps = coordinates.shape[0]
+        if blocking.winograd:
+            w.panel_taps = work.taps
         w.tap = &coordinates[0, 0] if w.taps else NULL
         w.rank = &ranks[0] if ranks.shape[0] else NULL
         w.groups = blocking.groups * blocking.abreast

@@ -32,7 +32,8 @@ cdef struct Results:
 
 
 cdef void expect_results(const Work *work, const Task *task, Py_ssize_t group,
-                         Results *r) noexcept nogil:
+                         const Py_ssize_t *pixels, Results *r) noexcept nogil:
+    """Tell where results go: `pixels` of diff_src from position to position on each axis."""
     cdef Tensor y = work.diff_src
     cdef Py_ssize_t first = work.block[4 * task.block_begin]
     cdef Py_ssize_t last = task.block_end - 1
@@ -44,7 +45,7 @@ cdef void expect_results(const Work *work, const Task *task, Py_ssize_t group,
     r.dst = y.data + task.image * y.stride[0]
     r.dst += (group * work.b.input_channels + first) * y.stride[1]
     for axis in range(3):
-        r.step[axis] = y.stride[2 + axis] * work.axis[axis].out_step
+        r.step[axis] = y.stride[2 + axis] * pixels[axis]
         r.dst += task.start[axis] * r.step[axis]
     r.start_h, r.start_w = task.start[1], task.start[2]
     r.past = False
@@ -314,11 +315,14 @@ cdef void store_classes(const Work *work, const Task *task, Py_ssize_t group,
     """Store the sums of all classes of a task."""
     cdef Results results
     cdef Py_ssize_t count[3]
+    cdef Py_ssize_t step[3]
     cdef Py_ssize_t used = 0
     cdef Py_ssize_t c
     cdef const Py_ssize_t *residue
     cdef char *result
-    expect_results(work, task, group, &results)
+    for c in range(3):
+        step[c] = work.axis[c].out_step
+    expect_results(work, task, group, step, &results)
     for c in range(task.class_begin, task.class_end):
         residue = work.residue + 5 * c
         if class_positions(work, task, residue, count):

@@ -11,6 +11,7 @@
 cdef enum:
     PACK_CHANNELS = 512      # channels of diff_dst packed at a time: the panel's part stays in L1
     PACK_AHEAD = 16          # rows of a tap that are asked for before they are packed
+    PACK_STAGED = 2048       # elements of a tap that are staged to be transformed
     PACK_RUN = 128           # columns of a strip that is transposed, where taps of many k are a row
 
 cdef extern from "finite.h" nogil:
@@ -158,6 +159,28 @@ cdef int pack_panel(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
             finite &= all_finite(w.f64, dst + t * chunk * width * w.size, (high - low) * width)
         low = high
     return finite
+
+
+cdef int pack_filters(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
+                      Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
+    """Pack one chunk of one block, each filter transformed.
+
+    What is not finite shows in the results.
+    """
+    cdef Py_ssize_t width = block[2]
+    cdef Py_ssize_t planes = w.taps // FILTER_TAPS      # of filters, in depth
+    cdef float *rows = <float *> (staging + place_bytes(w.taps))
+    cdef float *dst = <float *> panel
+    cdef Py_ssize_t k = 0
+    cdef Py_ssize_t count, plane
+    while k < chunk:
+        count = min(PACK_STAGED // width, chunk - k)
+        pack_rows(w, group, block, first + k, first + k + count, <char *> rows, count * width, staging)
+        for plane in range(planes):
+            transform_filters(rows + plane * FILTER_TAPS * count * width, count * width, count * width,
+                              dst + (plane * chunk + k) * width, planes * chunk * width)
+        k += count
+    return 1
 
 
 cdef int pack_pairs_by_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
@@ -373,6 +396,8 @@ cdef int pack_chunk(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
         single = w[0]
         single.size = w.unit
         return pack_pairs(&single, group, block, 2 * first, 2 * chunk, panel, staging)
+    if w.panel_taps != w.taps:
+        return pack_filters(w, group, block, first, chunk, panel, staging)
     return pack_panel(w, group, block, first, chunk, panel, staging)
 
 
@@ -423,7 +448,7 @@ cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed, char *sta
         chunk = min(w.chunk, w.channels - first)
         rows = (chunk + w.depth - 1) // w.depth * w.depth if w.parts else chunk
         finite &= pack_chunk(w, group, block, first, chunk, packed, staging)
-        packed += w.taps * rows * block[2] * w.size
+        packed += w.panel_taps * rows * block[2] * w.size
         first += chunk
     if w.streams:
         end_streams()
@@ -458,8 +483,11 @@ cdef int read_weights(weights, Weights *w) except -1:
     return 0
 
 
-def pack_staging(Py_ssize_t taps, int parts):
+def pack_staging(Py_ssize_t taps, int parts, bint winograd):
     """Return the bytes of scratch that packing needs for each thread."""
-    # Rows of a panel's width: a pair of bfloat16, or a step of floats that are to be split.
-    cdef Py_ssize_t row = 2 * DOT_COLUMNS
-    return place_bytes(taps) + taps * row * (DOT_K * 4 if parts > 1 else 2 * 2) + 64
+    # Rows of a panel's width: a pair of bfloat16, a step of floats that are to be split, or some that
+    # are to be transformed.
+    cdef Py_ssize_t row = 2 * DOT_COLUMNS * (DOT_K * 4 if parts > 1 else 2 * 2)
+    if winograd:
+        row = PACK_STAGED * sizeof(float)
+    return place_bytes(taps) + taps * row + 64

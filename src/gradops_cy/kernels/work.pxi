@@ -84,6 +84,21 @@ cdef extern from "dot.h" nogil:
                     const char *b, Py_ssize_t b_pitch, Py_ssize_t ahead, char *c, Py_ssize_t c_pitch,
                     int accumulate) noexcept
 
+cdef extern from "winograd.h" nogil:
+    enum:
+        TILE
+        PATCH
+        PLANES
+        FILTER_TAPS
+    Py_ssize_t first_pixel(Py_ssize_t tile, Py_ssize_t dilation) noexcept
+    void transform_patches(const float *const *rows, Py_ssize_t tiles, Py_ssize_t channels,
+                           Py_ssize_t dilation, float *dst, Py_ssize_t plane) noexcept
+    void transform_filters(const float *taps, Py_ssize_t pitch, Py_ssize_t n, float *dst,
+                           Py_ssize_t plane) noexcept
+    int transform_sums(const float *sums, Py_ssize_t plane, Py_ssize_t pitch, Py_ssize_t tiles,
+                       Py_ssize_t channels, Py_ssize_t dilation, float *upper,
+                       float *lower) noexcept
+
 cdef enum:
     DOT_ROWS = 16       # positions of a tile
     DOT_COLUMNS = 16    # channels of a tile
@@ -142,7 +157,7 @@ cdef struct Blocking:
     int checks          # DOT, PAIRS: sums have to be finite
     int fold_h          # DOT: rows of diff_src that are taken for channels,
     int fold_w          # and columns; or 1
-    Py_ssize_t height   # of diff_src, not in such blocks
+    Py_ssize_t height   # of diff_src, not in such blocks or in tiles
     Py_ssize_t width
     int along_rows      # DEPTHWISE, SCATTER: lanes are positions of a row
     int stride_columns  # DEPTHWISE: columns of diff_dst that are summed side by side; or 1
@@ -153,6 +168,11 @@ cdef struct Blocking:
     int streams_panels  # packed weights go past the caches
     int weights_ahead   # runs of weights that are asked for before they are packed; or 0
     int unfold          # taps stand side by side in the window: runs of so many along the last axis
+    int winograd        # ROWS: the classes are planes of patches and filters that were transformed
+    Py_ssize_t dilation_h       # of its filters
+    Py_ssize_t dilation_w
+    Py_ssize_t window_plane     # elements from plane to plane of the window,
+    Py_ssize_t result_plane     # and of the sums
     int joins           # axes that stand in the rows of the last one
     Py_ssize_t batch
     Py_ssize_t groups
@@ -236,6 +256,7 @@ cdef struct Weights:
     Py_ssize_t size                 # bytes of an element of the panels
     Py_ssize_t unit                 # bytes of an element of the weights
     Py_ssize_t taps
+    Py_ssize_t panel_taps           # as many, or those that they are transformed to
     const Py_ssize_t *tap           # [taps][3]: kernel coordinates in the order of the panels
     const Py_ssize_t *rank          # [taps]: where the n-th tap in memory stands in that order
     Py_ssize_t groups

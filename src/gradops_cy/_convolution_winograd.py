@@ -1,0 +1,137 @@
+"""3x3 filters without strides: Winograd's F(2x2, 3x3), which takes 16 products for 36.
+
+A tile of 2x2 pixels of diff_src is summed from a patch of 4x4 of diff_dst. Patches and filters are
+transformed to 16 planes, in each of which a tile has one product for each channel, and their sums
+are transformed to pixels (see winograd.h). Planes are residue classes for ROWS, tiles positions:
+
+    diff_src'[4 q + plane] = sum over k of patches[plane][q][k] · filters[plane][k]
+
+A transformed filter is as large as the largest of its taps: errors are those of float32 beside a
+sum of products with that, not with each tap. And what is not finite reaches all pixels of a tile:
+such results are computed again by the taps.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+
+from gradops_cy._convolution_problem import ConvProblem, Triple
+from gradops_cy._rounding import up
+
+# Whether the process wants it, which the environment says.
+ENABLED = os.environ.get("GRADOPS_WINOGRAD", "1").strip() != "0"
+FILTER, TILE, PATCH = 3, 2, 4
+PLANES = PATCH * PATCH
+# Tiles of a row that lie between each other, which is not cut.
+DILATED_ROW = 256
+# Products of vectors in the time that it takes to transform a vector of patches and of filters, and
+# to write one of sums and transform those; and of ROWS by itself, as measured with AVX2.
+PATCHES, SUMS, FILTERS, DIRECT = 65, 170, 160, 0.80
+# As many in that of loading a vector of diff_dst on its way to patches.
+LOADS = 20
+# Bytes of an element in scratch, and positions of a strip of channels that is staged.
+FLOAT, STAGED = 4, 16
+
+
+def _fronts(problem: ConvProblem) -> Triple:
+    """Return the padding of the transposed convolution that is the same problem."""
+    if problem.transposed:
+        return problem.pads_begin
+    depth, height, width = (
+        (kernel - 1) * dilation - pad
+        for kernel, dilation, pad in zip(
+            problem.kernel, problem.dilations, problem.pads_begin, strict=True
+        )
+    )
+    return depth, height, width
+
+
+def _tiles(problem: ConvProblem) -> Triple:
+    """Return the tiles on each axis: those of a dilated filter lie between each other."""
+    height, width = (
+        up(extent, TILE * dilation) // TILE
+        for extent, dilation in zip(problem.diff_src[1:], problem.dilations[1:], strict=True)
+    )
+    return problem.diff_src[0], height, width
+
+
+def product(problem: ConvProblem) -> ConvProblem:
+    """Return the problem that has planes for residue classes."""
+    depth, height, width = _tiles(problem)
+    taps, dilation = problem.kernel[0], problem.dilations[0]
+    return replace(
+        problem,
+        transposed=False,
+        diff_src=(depth, PATCH * height, PATCH * width),
+        diff_dst=(problem.diff_dst[0], height, width),
+        kernel=(taps, PATCH, PATCH),
+        strides=(1, PATCH, PATCH),
+        dilations=(dilation, 1, 1),
+        pads_begin=((taps - 1) * dilation - _fronts(problem)[0], 0, 0),
+    )
+
+
+def pixels(problem: ConvProblem) -> ConvProblem:
+    """Return a transposed convolution that reads what the patches of some tiles do."""
+    height, width = (TILE + TILE * dilation for dilation in problem.dilations[1:])
+    return replace(
+        problem,
+        transposed=True,
+        diff_src=_tiles(problem),
+        kernel=(problem.kernel[0], height, width),
+        strides=(1, TILE, TILE),
+        dilations=(problem.dilations[0], 1, 1),
+        pads_begin=_fronts(problem),
+    )
+
+
+def block(problem: ConvProblem, chunk: int, channels: int, room: int) -> Triple | None:
+    """Return the tiles of a task that leave least to be read and transformed twice.
+
+    With `chunk` channels of diff_dst in the window and sums of `channels` they fit `room` bytes;
+    None if not even those of a row do.
+    """
+    depth, height, width = _tiles(problem)
+    dilation = problem.dilations[1]
+    columns = TILE * (width + problem.dilations[2])
+    room = room // FLOAT - PATCH * dilation * columns * chunk - TILE * TILE * width * channels
+    room -= STAGED * max(chunk, channels) + PLANES * 2 * STAGED  # planes are odd lines apart
+    found, least = None, (0.0, 0)
+    for planes in (*(1 << n for n in range((depth - 1).bit_length())), depth):
+        read = planes + (problem.kernel[0] - 1) * min(planes, problem.dilations[0])
+        rows = min(height, room // (PLANES * width * (read * chunk + planes * channels)))
+        if rows < 1:
+            break
+        work = read / planes * (PATCHES + LOADS * (rows + dilation) / rows), -planes * rows
+        if found is None or work < least:
+            found, least = (planes, rows, width), work
+    return found
+
+
+def fits(problem: ConvProblem) -> bool:
+    """Return whether filters are 3x3 on the last two axes, without strides on any."""
+    plain = problem.strides == (1, 1, 1) and problem.rank > 1 and problem.dtype != 3
+    short = problem.dilations[2] == 1 or _tiles(problem)[2] <= DILATED_ROW
+    return ENABLED and plain and short and problem.kernel[1:] == (FILTER, FILTER)
+
+
+@lru_cache(maxsize=256)
+def pays(problem: ConvProblem, lanes: int) -> bool:
+    """Return whether transforming is faster than multiplying.
+
+    Whatever the layout and the batch: the bits of a result should not depend on them.
+    """
+    inputs, outputs = problem.input_channels, problem.output_channels
+    if min(inputs, outputs) < lanes:
+        return False
+    depth, height, width = _tiles(problem)
+    taps, planes = problem.kernel[0], depth if problem.rank == 3 else 1
+    tiles = planes * height * width
+    pixels = planes * prod(problem.diff_src[1:])
+    vectors = up(inputs, lanes) // lanes
+    products = taps * outputs * vectors
+    moved = tiles * (PATCHES * outputs / lanes + SUMS * vectors) + FILTERS * products
+    return products * tiles * PLANES + moved < DIRECT * products * pixels * FILTER * FILTER
