@@ -66,6 +66,7 @@ class ConvolutionPlan:
         self._num_threads = num_threads
         _threads.resolve(op, num_threads)
         self._state = self._own(weights)
+        self._contiguous = self._layout_in_c_order()
         if self._form.problem.batch:
             self._prepare(self._state, self._contiguous, self._threads)
 
@@ -164,9 +165,8 @@ class ConvolutionPlan:
     def _threads(self) -> int:
         return _threads.resolve(self._op, self._num_threads)
 
-    @property
-    def _contiguous(self) -> Layout:
-        """The layout of arrays in C order."""
+    def _layout_in_c_order(self) -> Layout:
+        """Return the layout of contiguous arrays."""
         form = self._form
         last = form.channels_last
         return _convolution_plan.layout(
@@ -233,7 +233,9 @@ class ConvolutionPlan:
         )
         if form.problem.batch:
             source, last = _arrays.native(diff_dst), form.channels_last
-            layout = _convolution_plan.layout_of(form.problem, source, result, last, add)
+            layout = self._contiguous  # looking strides up takes longer
+            if add or not (source.flags.c_contiguous and result.flags.c_contiguous):
+                layout = _convolution_plan.layout_of(form.problem, source, result, last, add)
             state, threads = self._state, self._threads
             plan, packed = self._prepare(state, layout, threads)
             if not plan.run(source, packed, result, last):
