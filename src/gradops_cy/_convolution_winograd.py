@@ -29,7 +29,7 @@ PLANES = PATCH * PATCH
 DILATED_ROW = 256
 # Products of vectors in the time that it takes to transform a vector of patches and of filters, and
 # to write one of sums and transform those; and of ROWS by itself, as measured with AVX2.
-PATCHES, SUMS, FILTERS, DIRECT = 65, 170, 160, 0.80
+PATCHES, SUMS, FILTERS, DIRECT = 50, 140, 240, 0.80
 # As many in that of loading a vector of diff_dst on its way to patches.
 LOADS = 20
 # Bytes of an element in scratch, and positions of a strip of channels that is staged.
