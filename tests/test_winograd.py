@@ -1,11 +1,15 @@
 """3x3 filters by Winograd's F(2x2, 3x3): wherever it can be, cut in every way, how exact it is."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 
+from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_winograd as winograd
@@ -100,6 +104,7 @@ def test_weights_in_every_order(everywhere, case, data_format, weights_format):
 @every_case
 def test_cuts_do_not_change_a_bit(everywhere, monkeypatch, case, data_format):
     case = replace(in_format(case, data_format, "f32"), batch=3)
+    monkeypatch.setattr(blocks, "WINOGRAD_WORKSPACE_OF_WHOLE", 0)
     forced.assert_cuts_do_not_change_a_bit(
         monkeypatch, case, "WINOGRAD_WORKSPACE", sizes=(10, 15, 17, 19)
     )
@@ -205,3 +210,17 @@ def test_what_must_not_be_computed_again_is_not_transformed():
     assert forced.choice_of(PROBLEM).winograd or kernels.tiles_of(False).amx
     assert not forced.choice_of(PROBLEM, layout=last._replace(accumulate=True)).winograd
     assert not forced.choice_of(PROBLEM, assumed=kernels.FINITE).winograd
+
+
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_the_environment_turns_it_off(value):
+    code = (
+        "import gradops_cy; from gradops_cy import _convolution_winograd as w;"
+        "from tests.test_winograd import PROBLEM;"
+        "print(w.fits(PROBLEM), gradops_cy.show_config('dicts')['kernels']['winograd'])"
+    )
+    environment = {**os.environ, "GRADOPS_WINOGRAD": value}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(value == "1")] * 2

@@ -32,8 +32,9 @@ AMX_WORKSPACE, AMX_WORKSPACE_OF_FEW, AMX_FEW_POSITIONS = 3 << 19, 7 << 18, 170
 # Pointwise weights that cost next to nothing to read once more for each small block, and those that
 # cost less than sums that are cut.
 AMX_WORKSPACE_OF_LIGHT, AMX_LIGHT_WEIGHTS, AMX_MODERATE_WEIGHTS = 1 << 19, 1 << 17, 1 << 19
-# Of Winograd's 16 planes one is at work at a time; but a thread has no more than 2 MiB.
-WINOGRAD_WORKSPACE = 31 << 16
+# Of Winograd's 16 planes one is at work at a time; but a call has 2 MiB for all but the weights.
+# Tasks that pack these themselves, since they have whole images, may have more of it.
+WINOGRAD_WORKSPACE, WINOGRAD_WORKSPACE_OF_WHOLE = 5 << 18, 31 << 16
 # The weights of a channel block that should stay in a core's second-level cache.
 PANEL = 1 << 18
 # Enough positions to use a weight panel well while it is in cache.
@@ -197,6 +198,16 @@ def _cut_for_scatter(whole: Cut, num_threads: int) -> Cut:
 
 
 def _cut_for_winograd(whole: Cut) -> Cut:
+    """Take as many tiles as fit, of whole images if they can be."""
+    found = _by_tiles(whole, WINOGRAD_WORKSPACE)
+    if found is None or found.position_blocks > 1:
+        larger = _by_tiles(whole, WINOGRAD_WORKSPACE_OF_WHOLE)
+        if larger is not None and larger.packs_in_tasks:
+            return larger
+    return found or _fit_workspace(whole)
+
+
+def _by_tiles(whole: Cut, room: int) -> Cut | None:
     """Weigh blocks, which read all weights each, against ranges of channels, which read the window.
 
     With sums of fewer channels in scratch, there is room for more positions.
@@ -204,15 +215,13 @@ def _cut_for_winograd(whole: Cut) -> Cut:
     choice, found, least = whole.choice, None, 0
     for splits in (1 << n for n in range(len(whole.blocks).bit_length())):
         cut = replace(whole, channel_splits=splits)
-        block = _convolution_winograd.block(
-            choice.given, cut.chunk, cut.result_pitch, WINOGRAD_WORKSPACE
-        )
+        block = _convolution_winograd.block(choice.given, cut.chunk, cut.result_pitch, room)
         if block is not None:
             cut = cut.reblocked(block).evened(1, block[1]).evened(0, block[0])
-            moved = cut.position_blocks * (cut.choice.problem.input_channels + splits * prod(block))
+            moved = cut.position_blocks * (choice.problem.input_channels + splits * prod(block))
             if found is None or moved < least:
                 found, least = cut, moved
-    return found or _fit_workspace(whole)
+    return found
 
 
 def _half_scatter_block(whole: Cut) -> Cut | None:

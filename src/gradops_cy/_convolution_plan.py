@@ -2,8 +2,8 @@
 
 What a plan is made of is chosen in _convolution_choice (the kernel) and _convolution_blocks (the
 tasks). However the work is cut, not a bit of the result changes: every element is one sum in one
-order, which the kernel and the problem fix (taps, then channels; SCATTER adds up the sums over
-channels).
+order, which the kernel and the problem fix (taps, then channels; SCATTER and Winograd add up the
+sums over channels).
 """
 
 from __future__ import annotations

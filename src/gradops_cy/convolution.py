@@ -115,7 +115,9 @@ def convolution_backward_data(
     Notes
     -----
     Halves accumulate in float32 and round once, to nearest even. Results are bitwise identical
-    for every number of threads and every split of the batch. Source: the oneDNN Graph page
+    for every number of threads and every split of the batch. 3x3 kernels without strides may be
+    computed by Winograd's F(2x2, 3x3), whose rounding is bounded beside the largest tap of each
+    kernel; ``GRADOPS_WINOGRAD=0`` in the environment turns it off. Source: the oneDNN Graph page
     *ConvolutionBackwardData*, whose ``same_*`` formula is that of ``auto_pad_rule="page"``.
 
     Examples
@@ -419,9 +421,10 @@ def conv_transpose_backward_data(
     Notes
     -----
     Halves accumulate in float32 and round once, to nearest even. Results are bitwise identical
-    for every number of threads and every split of the batch. Source: the oneDNN Graph page
-    *ConvTransposeBackwardData*; the arrangement (I, O/g, K...) is the one that oneDNN's code,
-    ONNX and PyTorch store.
+    for every number of threads and every split of the batch. 3x3 kernels without strides may be
+    computed by Winograd's F(2x2, 3x3), as in :func:`convolution_backward_data`. Source: the oneDNN
+    Graph page *ConvTransposeBackwardData*; the arrangement (I, O/g, K...) is the one that
+    oneDNN's code, ONNX and PyTorch store.
 
     Examples
     --------
