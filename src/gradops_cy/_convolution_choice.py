@@ -187,7 +187,7 @@ class Choice:
 
     @property
     def checks(self) -> bool:
-        """Whether sums have to be finite: of parts, or with zeros of other groups or pixels."""
+        """Whether sums have to be finite: of parts, of tiles, with zeros of other groups."""
         return self.parts > 1 or self.diagonal > 1 or self.folds or self.winograd
 
     @property
