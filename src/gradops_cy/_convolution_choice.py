@@ -25,7 +25,6 @@ from gradops_cy._convolution_kernels import (
     FINITE,
     FOLD,
     GROUPED,
-    MODERATE,
     NOTHING,
     PAIRS,
     ROWS,
@@ -35,6 +34,7 @@ from gradops_cy._convolution_kernels import (
     Tiles,
     block_of_pixels,
     choose_kernel,
+    computes_again,
     goes_along_rows,
     groups_abreast,
     groups_on_diagonal,
@@ -303,11 +303,10 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         windowed = not (layout.diff_dst_channels_last and layout.diff_src_channels_last)
         direct = not windowed or (along_rows and not layout.accumulate)
     else:
-        in_place = kernel == ROWS or (kernel == SCATTER and not parts)
+        rows = kernel == ROWS and not winograd
+        in_place = rows or (kernel == SCATTER and not parts)
         windowed = not (in_place and reads)
-        direct = kernel == ROWS and writes and problem.input_channels % tiles.lanes == 0
-    if winograd:
-        windowed, direct = True, False
+        direct = rows and writes and problem.input_channels % tiles.lanes == 0
     if kernel == SCATTER and along_rows:
         windowed = not (plain or parts)
     elif kernel == SCATTER and parts and not tiles.amx:
@@ -349,11 +348,8 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
 
 
 def _winograd(problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int, parts: int) -> bool:
-    """Whether patches and filters are transformed.
-
-    What is not finite is computed again, and so must not have been added to something.
-    """
-    again = assumed == MODERATE and not layout.accumulate
+    """Whether patches and filters are transformed."""
+    again = computes_again(assumed, layout.accumulate)
     if parts or not again or not _convolution_winograd.fits(problem):
         return False
     return _convolution_winograd.pays(problem, tiles.lanes)
@@ -369,8 +365,7 @@ def dot_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:
         return 0
     parts = _convolution_split.PARTS[problem.dtype]
     if parts > 1:
-        # What a result was added to cannot be computed again.
-        again = assumed == MODERATE and not accumulate
+        again = computes_again(assumed, accumulate)
         tile = DOT_ROWS, DOT_COLUMNS, DOT_K
         if not tiles.amx or not again or not _convolution_split.pays(problem, tiles.lanes, tile):
             return 0

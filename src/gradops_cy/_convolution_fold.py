@@ -111,18 +111,16 @@ def pays(problem: ConvProblem, fold: Pair) -> bool:
 def product(problem: ConvProblem, fold: Pair) -> ConvProblem:
     """Return the problem that has blocks for channels."""
     height, width = _axes(problem, fold)
-    depth = problem.kernel[0]
-    front = (depth - 1) * problem.dilations[0] - problem.pads_begin[0]
     rows, columns = (-(-problem.diff_src[axis] // fold[axis - 1]) for axis in (1, 2))
     return replace(
         problem,
         transposed=True,
         diff_src_channels=problem.diff_src_channels * prod(fold),
         diff_src=(problem.diff_src[0], rows, columns),
-        kernel=(depth, height.taps, width.taps),
+        kernel=(problem.kernel[0], height.taps, width.taps),
         strides=(1, fold[0] // problem.strides[1], fold[1] // problem.strides[2]),
         dilations=(problem.dilations[0], 1, 1),
-        pads_begin=(front, -height.low, -width.low),
+        pads_begin=(problem.fronts[0], -height.low, -width.low),
     )
 
 

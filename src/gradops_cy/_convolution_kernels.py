@@ -137,6 +137,11 @@ def groups_abreast(problem: ConvProblem, parts: int) -> int:
     return 2 if parts == 1 and fits and problem.groups % 2 == 0 else 1
 
 
+def computes_again(assumed: int, accumulate: bool) -> bool:
+    """Return whether results that are not finite can be computed again: nothing was added to."""
+    return assumed == MODERATE and not accumulate
+
+
 def groups_on_diagonal(
     problem: ConvProblem, layout: Layout, tiles: Tiles, parts: int, assumed: int
 ) -> int:
@@ -145,7 +150,7 @@ def groups_on_diagonal(
     Infinities make NaN of the zeros beside them: what was computed so is computed again, and so
     must not have been added to something.
     """
-    again = assumed == MODERATE and not layout.accumulate
+    again = computes_again(assumed, layout.accumulate)
     last = layout.diff_dst_channels_last and layout.diff_src_channels_last
     if parts != 1 or not (tiles.amx and again) or not _convolution_diagonal.joins(problem, last):
         return 1
@@ -160,7 +165,7 @@ def block_of_pixels(
 
     Infinities make NaN of the zeros among their weights, as beside other groups.
     """
-    again = assumed == MODERATE and not layout.accumulate
+    again = computes_again(assumed, layout.accumulate)
     if parts != 1 or not (tiles.amx and again):
         return None
     return _convolution_fold.factors(problem, layout.diff_dst_channels_last)

@@ -89,6 +89,15 @@ class ConvProblem:
         return replace(self, diff_src=(x[0], x[1], x[2]), diff_dst=(y[0], y[1], y[2]))
 
     @property
+    def fronts(self) -> Triple:
+        """Padding of the transposed convolution that is the same, where there are no strides."""
+        if self.transposed:
+            return self.pads_begin
+        axes = zip(self.kernel, self.dilations, self.pads_begin, strict=True)
+        depth, height, width = ((kernel - 1) * dilation - pad for kernel, dilation, pad in axes)
+        return depth, height, width
+
+    @property
     def input_channels(self) -> int:
         """Channels of diff_src in a group."""
         return self.diff_src_channels // self.groups

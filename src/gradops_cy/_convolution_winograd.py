@@ -36,19 +36,6 @@ LOADS = 20
 FLOAT, STAGED = 4, 16
 
 
-def _fronts(problem: ConvProblem) -> Triple:
-    """Return the padding of the transposed convolution that is the same problem."""
-    if problem.transposed:
-        return problem.pads_begin
-    depth, height, width = (
-        (kernel - 1) * dilation - pad
-        for kernel, dilation, pad in zip(
-            problem.kernel, problem.dilations, problem.pads_begin, strict=True
-        )
-    )
-    return depth, height, width
-
-
 def _tiles(problem: ConvProblem) -> Triple:
     """Return the tiles on each axis: those of a dilated filter lie between each other."""
     height, width = (
@@ -70,7 +57,7 @@ def product(problem: ConvProblem) -> ConvProblem:
         kernel=(taps, PATCH, PATCH),
         strides=(1, PATCH, PATCH),
         dilations=(dilation, 1, 1),
-        pads_begin=((taps - 1) * dilation - _fronts(problem)[0], 0, 0),
+        pads_begin=((taps - 1) * dilation - problem.fronts[0], 0, 0),
     )
 
 
@@ -84,7 +71,7 @@ def pixels(problem: ConvProblem) -> ConvProblem:
         kernel=(problem.kernel[0], height, width),
         strides=(1, TILE, TILE),
         dilations=(problem.dilations[0], 1, 1),
-        pads_begin=_fronts(problem),
+        pads_begin=problem.fronts,
     )
 
 
@@ -130,8 +117,8 @@ def pays(problem: ConvProblem, lanes: int) -> bool:
     depth, height, width = _tiles(problem)
     taps, planes = problem.kernel[0], depth if problem.rank == 3 else 1
     tiles = planes * height * width
-    pixels = planes * prod(problem.diff_src[1:])
+    results = planes * prod(problem.diff_src[1:])
     vectors = up(inputs, lanes) // lanes
     products = taps * outputs * vectors
     moved = tiles * (PATCHES * outputs / lanes + SUMS * vectors) + FILTERS * products
-    return products * tiles * PLANES + moved < DIRECT * products * pixels * FILTER * FILTER
+    return products * tiles * PLANES + moved < DIRECT * products * results * FILTER * FILTER
