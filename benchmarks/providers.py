@@ -64,9 +64,9 @@ class Arrays:
         return Arrays(self.diff_dst.astype(single), self.weights.astype(single), self.data)
 
     def place(self, array: Array) -> Array:
-        """Return a dense copy in the order of the axes, or a part of a wider one."""
+        """Return it dense in the order of the axes, copied only if it is not, or a part of one."""
         if self.data != "views":
-            return np.array(array, order="C")
+            return np.ascontiguousarray(array)
         *outer, inner = array.shape
         part = np.zeros((*outer, inner + 1), array.dtype)[..., :inner]
         part[...] = array

@@ -51,6 +51,8 @@ THREAD_FLOP = 1 << 20
 ELEMENT_FLOP = 8
 # Memory up to this size is kept between calls: packed, 3x3 weights of 512 channels have 9 MiB.
 KEPT_BYTES = 1 << 24
+# From here on NumPy asks for huge pages: what of the last one is not used is memory all the same.
+HUGE_BYTES = 1 << 22
 # Packed weights that the second-level cache has no room for.
 STREAM_PANELS = 1 << 20
 # A thread's share of a diff_dst that the second-level cache of AMX processors has no room for.
@@ -75,7 +77,7 @@ def _take(count: int) -> Array:
         piece = None
     if piece is None or len(piece) < count:
         # With room for a somewhat longer input; what is not used has no memory behind it.
-        piece = _arrays.aligned_bytes(count + count // 4 if count <= KEPT_BYTES else count)
+        piece = _arrays.aligned_bytes(count + count // 4 if count < HUGE_BYTES else count)
     return piece
 
 
