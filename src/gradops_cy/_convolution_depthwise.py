@@ -6,7 +6,7 @@ from math import prod
 
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._convolution_taps import counts, out_steps
-from gradops_cy._processor import ZEN4
+from gradops_cy._processor import AMD_512
 from gradops_cy._rounding import odd, up
 
 # Strides of a transposed convolution whose columns are dealt out in registers, for less than it
@@ -46,7 +46,7 @@ def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
     if stride not in (1, row_classes(problem)):
         return False
     taps = prod(problem.kernel) / prod(out_steps(problem))
-    products = taps if ZEN4 else taps / 2
+    products = taps if AMD_512 else taps / 2  # beside moves
     # Tiles of two classes are bound by what they load, not by their products.
     faster = PAIRED_COLUMNS if stride == 1 and pairs_columns(problem, vector_pairs) else 1.0
     positions = counts(problem)[2]

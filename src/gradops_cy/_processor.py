@@ -7,8 +7,9 @@ from gradops_cy import _cpu, _isa
 _AMD_FAMILY = _cpu.processor_family_amd()
 
 AMD: bool = _AMD_FAMILY > 0
-# With its vectors of 64 bytes, which it multiplies in halves, one after the other.
-ZEN4: bool = _AMD_FAMILY == 25 and _isa.TIER in ("v4", "v4bf16")
+# With their vectors of 64 bytes, of which Zen 4 multiplies the halves one after the other.
+AMD_512: bool = AMD and _isa.TIER in ("v4", "v4bf16")
+ZEN4: bool = AMD_512 and _AMD_FAMILY == 25
 
 # Bytes of a result from which on it may go past the caches.
 _LARGE_RESULT = 1 << 23

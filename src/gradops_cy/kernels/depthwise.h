@@ -10,6 +10,7 @@
 #ifndef GRADOPS_DEPTHWISE_H
 #define GRADOPS_DEPTHWISE_H
 
+#include "prefetch.h"
 #include "stream.h"
 #include "vector_io.h"
 
@@ -31,6 +32,8 @@ typedef struct {
     const ptrdiff_t *offset;        /* [taps]: from row to what the tap reads at the first position */
     ptrdiff_t step;                 /* from position to position in diff_dst */
     ptrdiff_t dst_step;             /* ... and in diff_src */
+    const char *ahead;              /* the row of diff_dst that is asked for meanwhile, or NULL: */
+    ptrdiff_t ahead_step;           /* so many bytes of it for each position */
     int sliding;                    /* taps slide: */
     ptrdiff_t slides;
     const Slide *slide;             /* [slides], each beginning with the tap after the one before's */
@@ -120,14 +123,14 @@ static const SlidingTile *sliding_tiles(int dtype, const Span *span) {
 static void run_sliding_span(int dtype, const Span *span, ptrdiff_t first, ptrdiff_t positions,
                              ptrdiff_t begin, ptrdiff_t end, char *dst) {
     const SlidingTile *tile = sliding_tiles(dtype, span);
-    ptrdiff_t tiles = (positions + SPAN_MR - 1) / SPAN_MR, j = first;
-    if (span->classes > 1)  /* each tile has to begin with an even position */
-        for (; j + SPAN_MR < first + positions; j += SPAN_MR, tiles--)
-            tile[SPAN_MR](span, j, begin, end, dst);
-    for (ptrdiff_t i = 1; i <= tiles; i++) {
-        ptrdiff_t next = first + positions * i / tiles;
+    const ptrdiff_t tiles = (positions + SPAN_MR - 1) / SPAN_MR, last = first + positions;
+    for (ptrdiff_t i = 1, j = first, next; i <= tiles; i++, j = next) {
+        /* Of two classes, each tile has to begin with an even position. */
+        next = span->classes == 1 ? first + positions * i / tiles : MIN(j + SPAN_MR, last);
+        if (span->ahead)
+            fetch_ahead(span->ahead + (j - first) * span->ahead_step, 0, 0, 1,
+                        (next - j) * span->ahead_step);
         tile[next - j](span, j, begin, end, dst);
-        j = next;
     }
 }
 

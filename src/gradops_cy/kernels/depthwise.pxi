@@ -16,6 +16,8 @@ cdef extern from "depthwise.h" nogil:
         const Py_ssize_t *offset
         Py_ssize_t step
         Py_ssize_t dst_step
+        const char *ahead
+        Py_ssize_t ahead_step
         int sliding
         Py_ssize_t slides
         const Slide *slide
@@ -185,7 +187,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
     touches = work.b.touches and dense and not span.flat and not joined
     stages = touches and work.b.stages and not work.streams
     span.row, span.weight, span.offset = row, weight, offset
-    span.sums = NULL
+    span.sums = span.ahead = NULL
     if span.flat:
         weights, pitch = copied, 2 * work.lanes
         repeat_weights(work, task, residue[3], all_taps, copied)
@@ -200,6 +202,7 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
         weights, span.row_panel = paired, in_row * pitch * work.size
     span.weight_pitch = pitch
     span.step = width.in_step * x.stride[4]
+    span.ahead_step = span.step // classes
     span.accumulate = work.accumulate and work.b.direct
     span.streams = work.streams
     for jd in range(positions(depth, task.start[0], residue[0])):
@@ -219,8 +222,11 @@ cdef void compute_depthwise(const Work *work, const Task *task, const Py_ssize_t
             place = dst
             if stages:
                 dst = lines_for(s, place)
-            if touches and span.rows > 0:
-                touch(row[span.rows - 1], width.source * pixel)     # the rows before are in cache
+            # The rows before are in cache.
+            if touches and span.rows > 0 and span.sliding:
+                span.ahead = row[span.rows - 1] + x.stride[3]
+            elif touches and span.rows > 0:
+                touch(row[span.rows - 1], width.source * pixel)
             if touches and not stages and not work.streams:
                 touch(dst, count * pixel)
             if joined:
