@@ -271,7 +271,7 @@ DENSE = replace(PROBLEM, dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations
     ],
 )
 def test_which_rows_are_long_enough(monkeypatch, zen4, dtype, taps, groups, pairs, widths):
-    monkeypatch.setattr(_convolution_depthwise, "ZEN4", zen4)
+    monkeypatch.setattr(_convolution_depthwise, "AMD_512", zen4)
     dense = replace(DENSE, dtype=dtype, kernel=(1, taps, taps), groups=groups)
     for width in (1, 7, 14, 28, 33, 56, 65, 112):
         problem = replace(dense, diff_src=(1, 30, width))

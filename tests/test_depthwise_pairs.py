@@ -66,7 +66,7 @@ def test_which_columns_are_paired(kernel, stride, columns):
 @pytest.fixture
 def costs_of_zen4(monkeypatch):
     """Choose what goes along rows as on Zen 4, whatever the processor is."""
-    monkeypatch.setattr(_convolution_depthwise, "ZEN4", True)
+    monkeypatch.setattr(_convolution_depthwise, "AMD_512", True)
     yield from forced.other_plans()
 
 
