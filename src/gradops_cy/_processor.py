@@ -10,6 +10,7 @@ AMD: bool = _AMD_FAMILY > 0
 # With their vectors of 64 bytes, of which Zen 4 multiplies the halves one after the other.
 AMD_512: bool = AMD and _isa.TIER in ("v4", "v4bf16")
 ZEN4: bool = AMD_512 and _AMD_FAMILY == 25
+ZEN5: bool = AMD_512 and _AMD_FAMILY == 26
 
 # Bytes of a result from which on it may go past the caches.
 _LARGE_RESULT = 1 << 23

@@ -83,10 +83,18 @@ _FETCH_BYTES = 1 << 21
 _AHEAD_BYTES = {
     "channels": 1 << 12 if _processor.AMD else 1 << 10,
     "width": 1 << 12,
-    "phases": 1,
-    "windows": 1,
+    "phases": 2,
+    "windows": 2,
     "rows": 0,
 }
+# The kernels that ask for rows in the first-level cache: on Zen 4 that takes the place of loads. On
+# Zen 5 all of a sum's rows are asked for no farther than this together, so that it holds them.
+_NEAR: frozenset[str] = frozenset()
+if _processor.ZEN5:
+    _NEAR = frozenset(_KERNEL_CODES)
+elif _isa.TIER == "amx":
+    _NEAR = frozenset({"channels", "width", "planes"})
+_NEAR_BYTES = 1 << 15
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -368,6 +376,10 @@ def _fetching(problem: ResampleProblem, kernel: str, lanes: int, products: int) 
     ahead, touches = {**_AHEAD_BYTES, "planes": next_planes}[kernel], False
     if _processor.AMD and kernel == "width" and products <= rows:
         ahead, touches = 0, True
+    elif _processor.ZEN5 and kernel in ("channels", "width"):
+        ahead = min(ahead, _NEAR_BYTES // products // 64 * 64)
+    if ahead and kernel in _NEAR:
+        ahead += _kernels.NEAR
     return {"ahead": ahead, "touches": touches}
 
 

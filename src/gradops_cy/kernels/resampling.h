@@ -71,10 +71,10 @@ INLINE void deal_pair_f32(int dtype, vec_f32 *pair) {
 }
 
 /* Asks for bytes that are loaded so much later. The hardware stops at the end of a page, and runs behind
- * where several rows are read side by side. On Zen 4 into the second-level cache: requests for the first
- * level take the place of loads. */
+ * where several rows are read side by side. */
 INLINE void prefetch_ahead(const char *p, ptrdiff_t ahead, ptrdiff_t bytes) {
-    for (ptrdiff_t j = 0; j < bytes; j += 64) __builtin_prefetch(p + ahead + j, 0, HAVE_AMX ? 3 : 2);
+    const int near = ahead & NEAR;
+    for (ptrdiff_t j = 0; j < bytes; j += 64) ask_for(p + (ahead - near) + j, near);
 }
 
 #define REAL float

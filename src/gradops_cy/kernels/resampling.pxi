@@ -35,6 +35,8 @@ cdef extern from "resampling.h" nogil:
                      const Py_ssize_t *start, const Py_ssize_t *first, const void *weight,
                      int chains, Py_ssize_t origin, Py_ssize_t x0, Py_ssize_t x1, char *dst,
                      Py_ssize_t step) noexcept
+    cpdef enum:
+        NEAR  # added to how far ahead is asked: into the first-level cache, not the second
     void prefetch_ahead(const char *p, Py_ssize_t ahead, Py_ssize_t bytes) noexcept
     void stream(const char *src, char *dst, Py_ssize_t bytes) noexcept
     void end_streams() noexcept

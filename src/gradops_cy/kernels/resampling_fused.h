@@ -16,6 +16,7 @@ typedef struct {
     const float *weight, *taps;
     ptrdiff_t rows, asked_rows, origin, extent, advance;
     ptrdiff_t count, row_step, dst_step;
+    int near;    /* what is asked for goes to the first-level cache */
     int streams; /* float32 results of whole lines go past the caches */
 } FusedRows;
 

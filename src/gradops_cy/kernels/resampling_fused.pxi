@@ -12,7 +12,7 @@ cdef extern from "resampling_fused.h" nogil:
         const float *taps
         Py_ssize_t rows, asked_rows, origin, extent, advance
         Py_ssize_t count, row_step, dst_step
-        int streams
+        int near, streams
 
 cdef extern from "resampling_phases.h" nogil:
     cpdef enum:
@@ -107,7 +107,7 @@ cdef void fuse_rows(const Job *job, const Workspace *space, const Span *span, co
     cdef Py_ssize_t origin = span.y0 * job.grads.strides[4]
     cdef char *dst = row.result + span.x0 * step
     fused.row, fused.asked, fused.rows = rows, asked, row.depth_count * row.height_count
-    fused.origin = span.y0 // job.scale
+    fused.origin, fused.near = span.y0 // job.scale, job.ahead & NEAR
     if job.direct and fused.rows <= FUSED_ROWS:
         fused.streams = job.streams and (<Py_ssize_t> dst | fused.dst_step) % 64 == 0
         if fused.rows == 0 and not fused.streams:

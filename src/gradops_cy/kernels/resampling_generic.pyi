@@ -14,6 +14,7 @@ PLANES: int
 WIDTH: int
 PHASES: int
 WINDOWS: int
+NEAR: int
 ROW_LANES: int
 MAX_PRODUCTS: int
 MAX_RUN: int

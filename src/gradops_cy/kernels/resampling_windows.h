@@ -102,7 +102,7 @@ INLINE void sum_windows_for(const int dtype, const int vectors, const int parts,
             const ptrdiff_t *at = block + j / LANES_F32 * 2, left = n - j;
             for (ptrdiff_t r = 0; r < job->asked_rows; r++)
                 for (ptrdiff_t line = 0; line < job->advance; line += 64)
-                    __builtin_prefetch(job->asked[r] + row + at[0] * size + line, 0, 2);
+                    ask_for(job->asked[r] + row + at[0] * size + line, job->near);
             const vec_f32 sum = sum_window_block(dtype, vectors, parts, job, at[0],
                                                  patterns + at[1], step, row);
             if (dtype == F32 && job->streams && left >= LANES_F32) STREAM_VECTOR(dst, sum);
