@@ -36,11 +36,9 @@ INLINE void store_block(int dtype, int accumulate, vec_f32 sum, char *dst, ptrdi
 }
 
 INLINE void store_pair_f32(int dtype, const vec_f32 *pair, char *p) {
-    if (dtype == BF16) write_bf16_pair(p, pair[0], pair[1]);
-    else {
-        store_first(dtype, pair[0], p, LANES_F32);
-        store_first(dtype, pair[1], p + LANES_F32 * element_size(dtype), LANES_F32);
-    }
+    if (dtype == F32) write_f32_pair(p, pair[0], pair[1]);
+    else if (dtype == F16) write_f16_pair(p, pair[0], pair[1]);
+    else write_bf16_pair(p, pair[0], pair[1]);
 }
 
 /* Two vectors of elements. A word of 32 bits holds two bf16, a shift and a mask away from floats: so

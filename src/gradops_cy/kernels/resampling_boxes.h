@@ -9,7 +9,7 @@ INLINE void NAME(add_box)(int dtype, const int chains, int pairs, const int stre
                           const char *const *row, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t offset,
                           ptrdiff_t step, char *dst) {
     const ptrdiff_t pair_bytes = 2 * LANES * element_size(dtype);
-    VEC total[4][4] = {{{0}}}, line[2];
+    VEC total[4][4] = {{{0}}};
     for (ptrdiff_t k = 0; k < columns; k += chains)
 #pragma GCC unroll 4
         for (int i = 0; i < chains; i++, offset += step) {
@@ -28,13 +28,8 @@ INLINE void NAME(add_box)(int dtype, const int chains, int pairs, const int stre
             NAME(join_chains)(chains, total[0][v], total[1][v], total[2][v], total[3][v]);
     for (int v = 0; v < pairs; v++, dst += pair_bytes) {
         ORDER_PAIR(dtype, total[0] + 2 * v);
-        if (!streams) {
-            STORE_PAIR(dtype, total[0] + 2 * v, dst);
-            continue;
-        }
-        STORE_PAIR(dtype, total[0] + 2 * v, (char *)line);
-        STREAM_VECTOR(dst, line[0]);
-        if (pair_bytes > VECTOR_BYTES) STREAM_VECTOR(dst + VECTOR_BYTES, line[1]);
+        if (streams) NAME(stream_pair)(dtype, total[0] + 2 * v, dst);
+        else STORE_PAIR(dtype, total[0] + 2 * v, dst);
     }
 }
 

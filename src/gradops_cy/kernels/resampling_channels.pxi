@@ -3,6 +3,7 @@
 
 cdef enum:
     PIECE = 1 << 11  # elements of a row that are reduced and summed at a time
+    STAGED = 1 << 9  # of the result from which on they are streamed: more push rows out of a cache
     ROWS_OF_TASK = 8     # of the result, and tasks of a thread, where there are enough of them
     TASKS_OF_THREAD = 4
 
@@ -109,7 +110,7 @@ cdef void run_channels(const Job *job, Py_ssize_t task, char *memory) noexcept n
     cdef Py_ssize_t lanes = min(job.lanes, job.channels - c0), end, d, h, last
     cdef bint shares = shares_rows(job, lanes)
     cdef Stage stage = begin_stage(&space)
-    stage.capacity = min(stage.capacity, 2 * PIECE * job.size + 64)
+    stage.capacity = min(stage.capacity, STAGED * job.size)
     if job.boxes:
         for n in range(n0, n1):
             for d in range(d0, d1):

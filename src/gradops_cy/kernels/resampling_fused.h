@@ -17,7 +17,7 @@ typedef struct {
     ptrdiff_t rows, asked_rows, origin, extent, advance;
     ptrdiff_t count, row_step, dst_step;
     int near;    /* what is asked for goes to the first-level cache */
-    int streams; /* float32 results of whole lines go past the caches */
+    int streams; /* results of whole lines go past the caches: of float32, or spread far */
 } FusedRows;
 
 #endif

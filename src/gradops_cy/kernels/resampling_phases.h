@@ -211,9 +211,8 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
                     if (rest > 0) store_first(dtype, part[p], dst, rest);
                     if (rest > LANES_F32)
                         store_first(dtype, part[p + 1], dst + LANES_F32 * size, rest - LANES_F32);
-                } else if (dtype == F32 && job->streams) {
-                    STREAM_VECTOR(dst, part[p]);
-                    STREAM_VECTOR(dst + VECTOR_BYTES, part[p + 1]);
+                } else if (job->streams) {
+                    stream_pair_f32(dtype, part + p, dst);
                 } else {
                     store_pair_f32(dtype, part + p, dst);
                 }

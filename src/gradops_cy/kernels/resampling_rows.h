@@ -14,6 +14,14 @@ INLINE void NAME(put_pairs)(int dtype, int pairs, VEC *sum, REAL *dst) {
     for (int v = 0; v < 2 * pairs; v++) ((VEC *)dst)[v] = sum[v];
 }
 
+/* A pair in order past the caches, to where a line begins. */
+INLINE void NAME(stream_pair)(int dtype, const VEC *pair, char *p) {
+    VEC line[2];
+    STORE_PAIR(dtype, pair, (char *)line);
+    STREAM_VECTOR(p, line[0]);
+    if (2 * LANES * element_size(dtype) > VECTOR_BYTES) STREAM_VECTOR(p + VECTOR_BYTES, line[1]);
+}
+
 /* dst[j] = sum_r weight[r] * row_r[j] for `pairs` pairs of vectors, or on from what dst holds. */
 INLINE void NAME(add_rows_block)(int dtype, int pairs, const char *const *row, const REAL *weight,
                                  ptrdiff_t rows, ptrdiff_t offset, REAL *dst, int add) {

@@ -180,7 +180,7 @@ INLINE void write_bf16(char *p, vec_f32 v, int n) {
 
 #endif
 
-/* Two vectors. */
+/* Two vectors, of halves in one store: two that are loaded as one wait until both are in cache. */
 INLINE void write_f32_pair(char *p, vec_f32 v0, vec_f32 v1) {
     write_f32(p, v0, LANES_F32);
     write_f32(p + VECTOR_BYTES, v1, LANES_F32);
@@ -190,8 +190,14 @@ INLINE void write_f64_pair(char *p, vec_f64 v0, vec_f64 v1) {
     write_f64(p + VECTOR_BYTES, v1, LANES_F64);
 }
 INLINE void write_f16_pair(char *p, vec_f32 v0, vec_f32 v1) {
+#if VECTOR_BYTES == 64
+    const __m256i low = _mm512_cvtps_ph((__m512)v0, _MM_FROUND_TO_NEAREST_INT);
+    const __m256i high = _mm512_cvtps_ph((__m512)v1, _MM_FROUND_TO_NEAREST_INT);
+    _mm512_storeu_si512((void *)p, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
+#else
     write_f16(p, v0, LANES_F32);
     write_f16(p + 2 * LANES_F32, v1, LANES_F32);
+#endif
 }
 /* One test and one store. */
 INLINE void write_bf16_pair(char *p, vec_f32 v0, vec_f32 v1) {
