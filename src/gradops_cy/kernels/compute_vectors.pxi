@@ -9,15 +9,21 @@ cdef void point_positions(Py_ssize_t width, Py_ssize_t first, Py_ssize_t end, co
                           Py_ssize_t step, Py_ssize_t row_step, char *place, Py_ssize_t out_step,
                           Py_ssize_t out_row_step, const char **a, char **c) noexcept nogil:
     """Point to where positions of some rows are read and where their results go."""
-    cdef Py_ssize_t p, row, column
-    row, column = first // width, first % width
-    for p in range(end - first):
-        a[p] = source + row * row_step + column * step
-        c[p] = place + row * out_row_step + column * out_step
-        column += 1
-        if column == width:
-            row += 1
-            column = 0
+    cdef Py_ssize_t row = first // width
+    cdef Py_ssize_t column = first % width
+    cdef Py_ssize_t p, stop
+    cdef const char *source_row
+    cdef char *place_row
+    while first < end:
+        source_row = source + row * row_step + column * step
+        place_row = place + row * out_row_step + column * out_step
+        stop = min(end - first, width - column)
+        for p in range(stop):  # in vectors
+            a[p] = source_row + p * step
+            c[p] = place_row + p * out_step
+        a, c = a + stop, c + stop
+        first += stop
+        row, column = row + 1, 0
 
 
 cdef bint columns_outside(const Work *work, const Task *task, Py_ssize_t t, Py_ssize_t begin,
