@@ -257,7 +257,7 @@ DENSE = replace(PROBLEM, dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations
 
 
 @pytest.mark.parametrize(
-    ("zen4", "dtype", "taps", "groups", "pairs", "widths"),
+    ("amd_512", "dtype", "taps", "groups", "pairs", "widths"),
     [
         (False, 0, 3, 64, False, {28, 33, 56, 65, 112}),
         (True, 0, 3, 64, False, {28, 56, 65, 112}),
@@ -270,8 +270,8 @@ DENSE = replace(PROBLEM, dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations
         (True, 2, 7, 48, True, {28, 33, 56, 65, 112}),  # and here only rows do, of columns
     ],
 )
-def test_which_rows_are_long_enough(monkeypatch, zen4, dtype, taps, groups, pairs, widths):
-    monkeypatch.setattr(_convolution_depthwise, "AMD_512", zen4)
+def test_which_rows_are_long_enough(monkeypatch, amd_512, dtype, taps, groups, pairs, widths):
+    monkeypatch.setattr(_convolution_depthwise, "AMD_512", amd_512)
     dense = replace(DENSE, dtype=dtype, kernel=(1, taps, taps), groups=groups)
     for width in (1, 7, 14, 28, 33, 56, 65, 112):
         problem = replace(dense, diff_src=(1, 30, width))

@@ -64,8 +64,8 @@ def test_which_columns_are_paired(kernel, stride, columns):
 
 
 @pytest.fixture
-def costs_of_zen4(monkeypatch):
-    """Choose what goes along rows as on Zen 4, whatever the processor is."""
+def costs_of_amd_512(monkeypatch):
+    """Choose what goes along rows as on AMD with AVX-512, whatever the processor is."""
     monkeypatch.setattr(_convolution_depthwise, "AMD_512", True)
     yield from forced.other_plans()
 
@@ -78,7 +78,7 @@ def costs_of_zen4(monkeypatch):
         (48, "NCX", "positions, columns"),
     ],
 )
-def test_what_plans_tell(costs_of_zen4, channels, data_format, pairs):
+def test_what_plans_tell(costs_of_amd_512, channels, data_format, pairs):
     case = case_of((5, 5), channels=channels, dst=(28, 28), data_format=data_format)
     plan = gradops_cy.convolution_backward_data_plan(
         case.shape,

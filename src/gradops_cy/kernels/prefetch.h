@@ -4,14 +4,6 @@
 
 #include <stddef.h>
 
-/* In how far ahead is asked, a multiple of 2: for the first-level cache instead of the second. */
-enum { NEAR = 1 };
-
-static inline void ask_for(const char *line, int near) {
-    if (near) __builtin_prefetch(line, 0, 3);
-    else __builtin_prefetch(line, 0, 2);
-}
-
 /* Segments begin to end - 1, `stride` bytes apart, each of `bytes`, into the second-level cache. */
 static void fetch_ahead(const char *p, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end,
                         ptrdiff_t bytes) {

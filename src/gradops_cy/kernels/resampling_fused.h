@@ -16,7 +16,7 @@ typedef struct {
     const float *weight, *taps;
     ptrdiff_t rows, asked_rows, origin, extent, advance;
     ptrdiff_t count, row_step, dst_step;
-    int near;    /* what is asked for goes to the first-level cache */
+    int near;    /* NEAR, where what is asked for goes to the first-level cache, or 0 */
     int streams; /* results of whole lines go past the caches: of float32, or spread far */
 } FusedRows;
 

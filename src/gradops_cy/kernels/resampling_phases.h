@@ -124,8 +124,7 @@ INLINE void sum_phases_for(const int dtype, const int scale, const int before, c
         else reduce_last_phases(dtype, scale, job, offset, (extent - x) * scale, here);
         for (; x < x1 && x + 2 * LANES_F32 <= extent; x += LANES_F32, dst += LANES_F32 * size) {
             for (ptrdiff_t r = 0; r < job->asked_rows; r++)
-                for (ptrdiff_t line = 0; line < bytes; line += 64)
-                    ask_for(job->asked[r] + offset + line, job->near);
+                prefetch_ahead(job->asked[r] + offset, job->near, bytes);
             offset += bytes;
             REDUCE(offset, next);
             if (dtype == F32 && job->streams) STREAM_VECTOR(dst, SUM());
@@ -193,7 +192,7 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
                 part[0] += splat_f32(job->weight[r])
                            * load_first(dtype, job->row[r] + offset + y * size, left);
             for (ptrdiff_t r = 0; r < job->asked_rows; r++)
-                ask_for(job->asked[r] + offset + y * size, job->near);
+                prefetch_ahead(job->asked[r] + offset + y * size, job->near, 1);
 #pragma GCC unroll 4
             for (int parts = 1; parts < spread; parts *= 2) {
 #pragma GCC unroll 4

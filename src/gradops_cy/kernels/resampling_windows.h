@@ -101,8 +101,7 @@ INLINE void sum_windows_for(const int dtype, const int vectors, const int parts,
         for (ptrdiff_t j = 0; j < n; j += LANES_F32, dst += bytes) {
             const ptrdiff_t *at = block + j / LANES_F32 * 2, left = n - j;
             for (ptrdiff_t r = 0; r < job->asked_rows; r++)
-                for (ptrdiff_t line = 0; line < job->advance; line += 64)
-                    ask_for(job->asked[r] + row + at[0] * size + line, job->near);
+                prefetch_ahead(job->asked[r] + row + at[0] * size, job->near, job->advance);
             const vec_f32 sum = sum_window_block(dtype, vectors, parts, job, at[0],
                                                  patterns + at[1], step, row);
             if (dtype == F32 && job->streams && left >= LANES_F32) STREAM_VECTOR(dst, sum);
