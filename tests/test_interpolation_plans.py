@@ -162,6 +162,52 @@ def test_fetching_does_not_change_a_bit(monkeypatch, dtype, shape, data_format, 
     assert all(result.tobytes() == results[0].tobytes() for result in results)
 
 
+@every_dtype
+@pytest.mark.parametrize("channels", [16, 29, 40, 64, 150])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [
+        ((9, 50), (18, 100)),
+        ((9, 50), (14, 77)),
+        ((11, 33), (5, 17)),
+        ((2, 3, 20), (2, 3, 60)),
+        ((90,), (355,)),
+    ],
+)
+@pytest.mark.parametrize("transform", ["half_pixel", "align_corners", "asymmetric"])
+def test_one_pass_instead_of_two(monkeypatch, dtype, channels, mode, src, dst, transform):
+    """Where columns touch no more than two, both passes are one, bit for bit alike."""
+    shape, of_dst = (2, *src, channels), (2, *dst, channels)
+    diff_dst = random(of_dst, dtype)
+    keywords = {"mode": mode, "coordinate_transformation_mode": transform}
+    results = []
+    for limit, threads, past in ((1 << 60, 1, False), (0, 1, False), (0, 3, True), (0, 1, True)):
+        monkeypatch.setattr(_resampling_plan, "_SLIDING_BYTES", limit)
+        monkeypatch.setattr(_processor, "past_the_caches", lambda *_, past=past: past)
+        monkeypatch.setattr(_interpolation_call, "_forms", {})
+        out = np.full((2, *src, channels + 3 * past), 7, DTYPES[dtype])
+        inside = out[..., :channels] if past and threads > 1 else np.empty(shape, DTYPES[dtype])
+        gradops_cy.interpolate_backward(
+            shape, diff_dst, **keywords, out=inside, num_threads=threads
+        )
+        results.append(inside.tobytes())
+        assert (out[..., channels:] == 7).all()
+    assert results[1:] == results[:1] * 3
+
+
+def test_one_pass_asks_for_rows(monkeypatch):
+    shape, of_dst = (1, 12, 40, 80), (1, 24, 80, 80)
+    diff_dst = random(of_dst)
+    monkeypatch.setattr(_resampling_plan, "_SLIDING_BYTES", 0)
+    results = []
+    for limit in (0, 1 << 60):
+        monkeypatch.setattr(_resampling_plan, "_FETCH_BYTES", limit)
+        monkeypatch.setattr(_interpolation_call, "_forms", {})
+        results.append(gradops_cy.interpolate_backward(shape, diff_dst, mode="linear").tobytes())
+    assert results[0] == results[1]
+
+
 def test_remembered_tables_are_few(monkeypatch):
     # The oldest go; a plan that the caller holds keeps its own.
     monkeypatch.setattr(_interpolation_call, "_forms", {})

@@ -44,16 +44,24 @@ _BLOCK_ELEMENTS = 8192
 _MIN_CHANNELS = 64
 _MAX_CHANNELS = 512
 _RUNS_IN_BLOCK = 4
+# From so many bytes of both tensors on, which caches hardly hold, the kernel of channels does both
+# passes at once, sliding over all channels, up to so many. It reads a row again for each row of the
+# result that it touches: more rows than this cost more than that gains.
+_SLIDING_BYTES = 1 << 24
+_SLIDING_ROWS = 6
+_SLIDING_CHANNELS = 2048
 # Elements of a strip of the kernel of channels: long ones are what hardware prefetches well.
 _STRIP_ELEMENTS = 1 << 15
 # Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
 _FEW_CHANNELS = 8
 _FEW_ROWS = 3
-# The kernel of widths takes NXC with fewer channels than this (than so many vectors, where the
-# width does not grow), and NCX from this width on; it puts rows side by side up to so many
-# elements loaded or stored, and cuts them into chunks of about so many elements.
+# The kernel of widths takes NXC with fewer channels than this, or than the second where the width
+# does not grow and there is little to sum: nearest, or linear that shrinks by the third. It takes
+# NCX from this width on; it puts rows side by side up to so many elements loaded or stored, and
+# cuts them into chunks of about so many elements.
 _KERNEL_WIDTH_CHANNELS = 16
-_KERNEL_WIDTH_VECTORS = 4
+_KERNEL_WIDTH_CHANNELS_SPARSE = 32
+_SPARSE = 3
 _WIDE = 24
 _GROUP_ELEMENTS = 256
 _CHUNK_ELEMENTS = 4096
@@ -99,6 +107,8 @@ _NEAR_BYTES = 1 << 15
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
 _F16 = _arrays.DTYPE_CODES[np.dtype(np.float16)]
+_F32 = _arrays.DTYPE_CODES[np.dtype(np.float32)]
+_F64 = _arrays.DTYPE_CODES[np.dtype(np.float64)]
 _WORD = np.dtype(np.uint16)
 
 
@@ -216,8 +226,20 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     lanes, pixel = _kernels.ROW_LANES, 1
     itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
     planes = problem.batch * problem.channels
+    src, dst = math.prod(problem.src), math.prod(problem.dst)
+    bytes_of_one = planes * itemsize
+    streams = _processor.past_the_caches(src * bytes_of_one, (src + dst) * bytes_of_one)
+    slides = (
+        kernel == "channels"
+        and innermost == "channels"
+        and (src + dst) * bytes_of_one >= _SLIDING_BYTES
+        and in_chains <= 2
+        and _slides(problem, axes)
+    )
     if kernel == "channels" and innermost == "width":
         lanes = 1
+    elif slides and problem.channels <= _SLIDING_CHANNELS:
+        lanes = problem.channels
     elif kernel == "channels":
         limit = _BLOCK_ELEMENTS // (_RUNS_IN_BLOCK * longest[2]) // 16 * 16
         limit = max(_MIN_CHANNELS, min(_MAX_CHANNELS, limit))
@@ -228,9 +250,6 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         lanes *= pixel
     elements = _STRIP_ELEMENTS if kernel == "channels" else _BLOCK_ELEMENTS
     columns = max(min(_kernels.MAX_RUN, longest[2]), elements // lanes)
-    src, dst = math.prod(problem.src), math.prod(problem.dst)
-    bytes_of_one = planes * itemsize
-    streams = _processor.past_the_caches(src * bytes_of_one, (src + dst) * bytes_of_one)
     if width or phases:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
         # halves, which take longer to sum than to load, and always for those of phases.
@@ -342,7 +361,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             task_columns=task_columns,
             tasks=tasks,
             streams=streams,
-            boxes=kernel == "channels" and _boxes(problem, axes),
+            boxes=kernel == "channels" and not slides and _boxes(problem, axes),
+            slides=slides,
             **fetching,
             **tables,
         ),
@@ -361,6 +381,23 @@ def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     few = depth * height <= _kernels.ROWS_OF_A_PLANE and width <= _kernels.COLUMNS_IN_SEQUENCE
     plain = all(bool(np.all(axis.weights == 1)) for axis in axes)
     return few and plain and problem.load_dtype == problem.store_dtype
+
+
+def _slides(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
+    """Return whether a result larger than the caches is better summed in one pass than in two.
+
+    A column of diff_dst may touch no more than two columns of the result.
+    """
+    depth, height, width = (int(axis.count.max()) for axis in axes)
+    few = depth * height <= _SLIDING_ROWS and width <= _kernels.COLUMNS_IN_SEQUENCE
+    start, count = axes[2].start, axes[2].count
+    two = bool(np.all((start + count)[:-2] <= start[2:]))
+    # To convert halves twice takes narrow vectors longer than memory, and where the width shrinks,
+    # halves take longer to store than to read. Boxes (nearest) are as fast there.
+    pays = problem.store_dtype == _F32 and problem.mode != "nearest"
+    if _kernels.WIDTH_LANES >= _kernels.ROW_LANES:
+        pays = pays or problem.dst[2] > problem.src[2]
+    return few and two and pays and problem.load_dtype == problem.store_dtype != _F64
 
 
 def _fetching(problem: ResampleProblem, kernel: str, lanes: int, products: int) -> dict[str, int]:
@@ -389,8 +426,9 @@ def _kernel(problem: ResampleProblem, innermost: Innermost, *, permutes: bool) -
     rows = problem.batch * problem.src[0] * problem.src[1]
     if innermost == "channels":
         limit = _KERNEL_WIDTH_CHANNELS
-        if problem.dst[2] <= problem.src[2]:
-            limit = max(limit, _KERNEL_WIDTH_VECTORS * _kernels.WIDTH_LANES)
+        sparse = 1 if problem.mode == "nearest" else _SPARSE
+        if problem.dst[2] * sparse <= problem.src[2]:
+            limit = _KERNEL_WIDTH_CHANNELS_SPARSE
         if permutes and problem.channels < limit:
             return "width"
         few = problem.channels < _FEW_CHANNELS and rows >= _FEW_ROWS

@@ -231,6 +231,7 @@ static void add_boxes(int dtype, int chains, int streams, const char *const *row
 #undef ADD
 }
 
+#include "resampling_sliding.h"
 #include "resampling_width.h"
 
 static void add_to(int f64, const void *src, ptrdiff_t n, void *dst) {

@@ -14,9 +14,9 @@ include "tensor.pxi"
 
 cdef extern from "resampling.h" nogil:
     enum:
-        ROWS_AT_ONCE, SLACK, F32, F64
+        SLACK, F32, F64
     cpdef enum:
-        ROWS_OF_A_PLANE, COLUMNS_IN_SEQUENCE
+        ROWS_AT_ONCE, ROWS_OF_A_PLANE, COLUMNS_IN_SEQUENCE
     int compute_size(int dtype) noexcept
     int element_size(int dtype) noexcept
     void load_row(int dtype, const char *src, Py_ssize_t src_stride, Py_ssize_t n,
@@ -45,6 +45,17 @@ cdef extern from "resampling.h" nogil:
                    const Py_ssize_t *start, const Py_ssize_t *first, Py_ssize_t step,
                    Py_ssize_t lanes, Py_ssize_t x0, Py_ssize_t x1, char *dst,
                    Py_ssize_t dst_step) noexcept
+    ctypedef struct SlidingRow:
+        const char *const *row
+        const float *row_weight
+        Py_ssize_t rows, asked, ahead
+        const Py_ssize_t *start
+        const Py_ssize_t *first
+        const float *weight
+        Py_ssize_t extent, lanes, piece, step, dst_step
+        bint streams
+    void slide_row(int dtype, int chains, const SlidingRow *job, bint first, Py_ssize_t x0,
+                   Py_ssize_t x1, void *carried, char *dst) noexcept
     void add_to(bint f64, const void *src, Py_ssize_t n, void *dst) noexcept
     void transpose(int size, const void *src, Py_ssize_t src_pitch, void *dst,
                    Py_ssize_t dst_pitch, const Py_ssize_t *place, Py_ssize_t rows,
@@ -85,6 +96,7 @@ cdef struct Job:
     int chains  # that the products of a column are summed in
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
     bint boxes  # CHANNELS: all weights are 1, and a result's element reads few rows and columns
+    bint slides  # CHANNELS: both passes at once
     bint touches  # rows are touched one after the other before WIDTH reads them side by side
     # For WIDTH and WINDOWS: rows side by side, chunks of a row, blocks and what these share.
     Py_ssize_t group, chunk_count
@@ -240,6 +252,7 @@ include "resampling_shared.pxi"
 include "resampling_width.pxi"
 include "resampling_fused.pxi"
 include "resampling_boxes.pxi"
+include "resampling_sliding.pxi"
 include "resampling_channels.pxi"
 include "resampling_planes.pxi"
 
@@ -295,7 +308,7 @@ cdef class Resampling:
                  Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
                  Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
                  Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead, bint touches,
-                 bint streams, bint boxes):
+                 bint streams, bint boxes, bint slides):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns, phases, alike)
@@ -308,7 +321,7 @@ cdef class Resampling:
         job.batch, job.channels = result_shape[0], result_shape[1]
         job.chains, job.pixel, job.group = chains, pixel, group
         job.ahead, job.touches = ahead, touches
-        job.boxes = boxes
+        job.boxes, job.slides = boxes, slides
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run
         job.task_rows, job.task_columns, job.rows_in_cache = task_rows, task_columns, rows_in_cache
@@ -360,7 +373,7 @@ cdef class Resampling:
                       int threads) noexcept nogil:
         cdef Py_ssize_t thread, number = self.tasks
         cdef Tasks tasks
-        cdef bint contiguous = job.lanes == 1 or job.result.strides[1] == job.store_size
+        cdef bint at_once, contiguous = job.lanes == 1 or job.result.strides[1] == job.store_size
         if job.kernel != CHANNELS:
             contiguous = (job.result.strides[4] == job.pixel * job.store_size
                           and (job.pixel == 1 or job.result.strides[1] == job.store_size))
@@ -372,8 +385,9 @@ cdef class Resampling:
                       and job.load_dtype == job.store_dtype
                       and job.grads.strides[4] == job.pixel * job.load_size
                       and (job.pixel == 1 or job.grads.strides[1] == job.load_size))
-        job.boxes = (job.boxes and job.stores_directly and not job.accumulate
-                     and job.grads.strides[1] == job.load_size)
+        at_once = (job.stores_directly and not job.accumulate
+                   and job.grads.strides[1] == job.load_size)
+        job.boxes, job.slides = job.boxes and at_once, job.slides and at_once
         if job.kernel == CHANNELS:
             number = split_channels(job, threads)
         share_tasks(&tasks, number, threads)

@@ -125,7 +125,9 @@ cdef void run_channels(const Job *job, Py_ssize_t task, char *memory) noexcept n
                 h = h0 + block * job.rows_in_cache
                 last = min(h + job.rows_in_cache, h1)
                 for d in range(d0, d1):
-                    if shares and end > x0:
+                    if job.slides:
+                        run_sliding(job, &space, &stage, n, c0, lanes, d, h, last, x0, end)
+                    elif shares and end > x0:
                         run_strip(job, &space, &stage, n, c0, lanes, d, h, last, x0, end)
                     else:
                         run_rows(job, &space, &stage, n, c0, lanes, d, h, last, x0,

@@ -18,6 +18,7 @@ NEAR: int
 ROW_LANES: int
 MAX_PRODUCTS: int
 MAX_RUN: int
+ROWS_AT_ONCE: int
 ROWS_OF_A_PLANE: int
 COLUMNS_IN_SEQUENCE: int
 WIDTH_LANES: int
@@ -81,6 +82,7 @@ class Resampling:
         touches: bool,
         streams: bool,
         boxes: bool,
+        slides: bool,
     ) -> None: ...
     def run(
         self,
