@@ -183,3 +183,16 @@ def test_unfolded_for_few_channels(data_format, outputs_first):
     case = replace(case, inputs=128, dst=(64, 64))
     plan = plan_of(case, case.formatted(*case.arrays())[1])
     assert "taps side by side" in plan.describe()
+
+
+def test_the_batch_does_not_decide_what_a_pair_is():
+    """Unfolded, odd channels of diff_dst share pairs of two taps: other bits than tap by tap."""
+    case = replace(
+        sequence(48, 65, 60, kernel=2), strides=(2,), transposed=True, weights_format="XOI"
+    )
+    chosen = set()
+    for batch in (1, 2, 4, 9, 40, 1000):
+        many = replace(case, batch=batch, data_format="NCX", dtype="bf16")
+        plan = plan_of(many, many.formatted(*many.arrays())[1])
+        chosen.add("taps side by side" in plan.describe())
+    assert len(chosen) == 1

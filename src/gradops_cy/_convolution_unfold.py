@@ -68,6 +68,11 @@ def score(problem: ConvProblem, tile: tuple[int, int], speed: float) -> float:
     # Cycles for a position: products, runs of taps, and its part of reordering weights.
     products = up(inputs, columns) * up(total, depth) / speed
     copies = total / length * (2 + 5 * -(-length // 32))
-    weights = 2 * total * inputs / (problem.batch * prod(problem.diff_src))
+    # Pairs of two taps change the bits of a result, and these should not depend on its batch, which
+    # may be joined with the axes beyond its rank.
+    positions = prod(problem.diff_src[-problem.rank :])
+    if outputs % 2 == 0:
+        positions = problem.batch * prod(problem.diff_src)
+    weights = 2 * total * inputs / positions
     whole = inputs / up(inputs, columns) * total / up(total, depth)
     return whole * products / (products + copies + weights)
