@@ -39,17 +39,20 @@ _KERNEL_CODES = {
     "windows": _kernels.WINDOWS,
 }
 
-# Elements of a block in cache, the fewest and most channels of one, and the runs that it holds.
+# Elements of a block in cache. One of channels holds all of them, up to so many and so many bytes
+# of a run of columns: rows of parts of them do not lie together, and were read up to 7 times as
+# slowly.
 _BLOCK_ELEMENTS = 8192
 _MIN_CHANNELS = 64
-_MAX_CHANNELS = 512
-_RUNS_IN_BLOCK = 4
+_MAX_CHANNELS = 4096
+_RUN_BYTES = 1 << 18
 # From so many bytes of both tensors on, which caches hardly hold, the kernel of channels does both
-# passes at once, sliding over all channels, up to so many. It reads a row again for each row of the
-# result that it touches: more rows than this cost more than that gains.
+# passes at once. It reads a row again for each row of the result that it touches, and a part of all
+# channels after another: more rows than this, and more bytes of the columns between two columns of
+# the result, cost more than that gains.
 _SLIDING_BYTES = 1 << 24
 _SLIDING_ROWS = 6
-_SLIDING_CHANNELS = 2048
+_SLIDING_COLUMN_BYTES = 1 << 12
 # Elements of a strip of the kernel of channels: long ones are what hardware prefetches well.
 _STRIP_ELEMENTS = 1 << 15
 # Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
@@ -84,15 +87,11 @@ _CACHE_BYTES = 1 << 20
 _STREAM_GROWTH = 4
 _STAGE_ELEMENTS = 2048
 # Bytes of a diff_dst, more than a second-level cache holds, from which on rows are asked for before
-# they are summed, and how many bytes before; phases know by themselves. Rows that lie within a few
-# kilobytes AMD's prefetchers do not follow (7 of 24 GB/s): nearest, with little to do between the
-# loads, touches one after the other.
+# they are summed, and how many bytes before.
 _FETCH_BYTES = 1 << 21
 _AHEAD_BYTES = {
     "channels": 1 << 12 if _processor.AMD else 1 << 10,
     "width": 1 << 12,
-    "phases": 2,
-    "windows": 2,
     "rows": 0,
 }
 # The kernels that ask for rows in the first-level cache: on Zen 4 that takes the place of loads. On
@@ -103,6 +102,16 @@ if _processor.ZEN5:
 elif _isa.TIER == "amx":
     _NEAR = frozenset({"channels", "width", "planes"})
 _NEAR_BYTES = 1 << 15
+# Rows that lie within a few kilobytes, which AMD's prefetchers up to Zen 4 do not follow (7 of 24
+# GB/s): what lies beyond a row's end is the next one, which is there already. Those of the next row
+# of the result are asked for instead, if they are not longer than this, and not longer than the
+# second in the first-level cache; phases and windows ask for those of as many rows of the result as
+# this, or as this many bytes hold. Nearest, with little to do between the loads, touches one after
+# the other, but on Zen 5.
+_NEXT_ROWS_BYTES = 1 << 16
+_NEXT_ROWS_NEAR_BYTES = 3 << 13
+_ROWS_AHEAD = 16
+_ROWS_AHEAD_BYTES = 1 << 14
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -238,10 +247,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     )
     if kernel == "channels" and innermost == "width":
         lanes = 1
-    elif slides and problem.channels <= _SLIDING_CHANNELS:
-        lanes = problem.channels
     elif kernel == "channels":
-        limit = _BLOCK_ELEMENTS // (_RUNS_IN_BLOCK * longest[2]) // 16 * 16
+        limit = _RUN_BYTES // (dtype.itemsize * longest[2]) // 16 * 16
         limit = max(_MIN_CHANNELS, min(_MAX_CHANNELS, limit))
         lanes = -(-problem.channels // -(-problem.channels // limit))
         lanes = min(problem.channels, -(-lanes // 16) * 16)
@@ -272,7 +279,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
     products = longest[0] * longest[1]
-    fetching = _fetching(problem, kernel, lanes, products)
+    fetching = _fetching(problem, kernel, lanes, pixel, products)
 
     # The tasks: whole blocks, about equal in what they load and store.
     rows = planes // pixel * problem.src[0] * problem.src[1]
@@ -390,6 +397,8 @@ def _slides(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     """
     depth, height, width = (int(axis.count.max()) for axis in axes)
     few = depth * height <= _SLIDING_ROWS and width <= _kernels.COLUMNS_IN_SEQUENCE
+    column_bytes = problem.channels * _arrays.DTYPES[problem.load_dtype].itemsize
+    few = few and problem.dst[2] * column_bytes <= problem.src[2] * _SLIDING_COLUMN_BYTES
     start, count = axes[2].start, axes[2].count
     two = bool(np.all((start + count)[:-2] <= start[2:]))
     # To convert halves twice takes narrow vectors longer than memory, and where the width shrinks,
@@ -400,25 +409,39 @@ def _slides(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     return few and two and pays and problem.load_dtype == problem.store_dtype != _F64
 
 
-def _fetching(problem: ResampleProblem, kernel: str, lanes: int, products: int) -> dict[str, int]:
+def _fetching(
+    problem: ResampleProblem, kernel: str, lanes: int, pixel: int, products: int
+) -> dict[str, int]:
     """Choose how diff_dst is read from memory: `ahead` and `touches` of the kernels.
 
-    A row of the result has up to `products` rows of diff_dst.
+    A row of the result has up to `products` rows of diff_dst; positions have `pixel` elements.
     """
     itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
     plane_bytes = math.prod(problem.dst) * itemsize
     if problem.batch * problem.channels * plane_bytes < _FETCH_BYTES:
         return {"ahead": 0, "touches": False}
-    rows = math.prod(problem.dst[:2]) / math.prod(problem.src[:2])
-    next_planes = plane_bytes * lanes
-    ahead, touches = {**_AHEAD_BYTES, "planes": next_planes}[kernel], False
-    if _processor.AMD and kernel == "width" and products <= rows:
-        ahead, touches = 0, True
-    elif _processor.ZEN5 and kernel in ("channels", "width"):
-        ahead = min(ahead, _NEAR_BYTES // products // 64 * 64)
-    if ahead and kernel in _NEAR:
-        ahead += _kernels.NEAR
-    return {"ahead": ahead, "touches": touches}
+    touches = (
+        kernel == "width"
+        and _processor.AMD
+        and not _processor.ZEN5
+        and products * math.prod(problem.src[:2]) <= math.prod(problem.dst[:2])
+    )
+    next_rows = max(1, problem.dst[1] // problem.src[1]) * problem.dst[2] * pixel * itemsize
+    near = kernel in _NEAR
+    if kernel == "planes":
+        ahead = plane_bytes * lanes
+    elif kernel in ("phases", "windows"):
+        ahead = 2 * max(1, min(_ROWS_AHEAD, _ROWS_AHEAD_BYTES // next_rows))
+    elif touches:
+        ahead = 0
+    elif kernel == "width" and next_rows <= _NEXT_ROWS_BYTES:
+        ahead = -(-next_rows // 64) * 64
+        near = near and ahead <= _NEXT_ROWS_NEAR_BYTES
+    else:
+        ahead = _AHEAD_BYTES[kernel]
+        if _processor.ZEN5:
+            ahead = min(ahead, _NEAR_BYTES // products // 64 * 64)
+    return {"ahead": ahead + _kernels.NEAR if near and ahead else ahead, "touches": touches}
 
 
 def _kernel(problem: ResampleProblem, innermost: Innermost, *, permutes: bool) -> str:

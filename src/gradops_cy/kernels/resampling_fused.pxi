@@ -34,7 +34,6 @@ cdef extern from "resampling_windows.h" nogil:
 
 cdef enum:
     ASKED_ROWS = 16
-    ROWS_AHEAD = 2  # of the result, whose rows of diff_dst are asked for
 
 
 # Positions of a row of the result, and the columns of diff_dst that they read.
@@ -149,7 +148,7 @@ cdef void run_fused(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
     cdef Py_ssize_t apart = job.grads_extents[1] // job.height.extent, count, ahead = 0
     span = span_of(job, task % chunks)
     if job.ahead:
-        ahead = ROWS_AHEAD * max(<Py_ssize_t> 1, apart) * job.grads.strides[3]
+        ahead = job.ahead // 2 * max(<Py_ssize_t> 1, apart) * job.grads.strides[3]
     fused.taps, fused.advance = job.phases, job.advance
     fused.row_step, fused.dst_step = apart * job.grads.strides[3], job.result.strides[3]
     while r < r1:
