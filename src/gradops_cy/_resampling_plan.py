@@ -248,7 +248,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     if kernel == "channels" and innermost == "width":
         lanes = 1
     elif kernel == "channels":
-        limit = _RUN_BYTES // (dtype.itemsize * longest[2]) // 16 * 16
+        run = -(-min(_kernels.MAX_RUN, longest[2]) // 16) * 16
+        limit = _RUN_BYTES // (dtype.itemsize * run) // 16 * 16
         limit = max(_MIN_CHANNELS, min(_MAX_CHANNELS, limit))
         lanes = -(-problem.channels // -(-problem.channels // limit))
         lanes = min(problem.channels, -(-lanes // 16) * 16)

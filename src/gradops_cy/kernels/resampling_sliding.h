@@ -14,7 +14,8 @@
 
 /* A row of the result: the rows of diff_dst that touch it, of which those from `asked` on are asked for
  * `ahead` bytes before they are loaded; the tables of the width, and its extent; bytes between columns.
- * Channels of more than one block take turns after `piece` columns. With `streams`, columns of the result are whole lines and go past the caches. */
+ * Channels of more than one block take turns after `piece` columns of the result. With `streams`, these are
+ * whole lines and go past the caches. */
 typedef struct {
     const char *const *row;
     const float *row_weight;
@@ -129,9 +130,8 @@ INLINE void slide(const int dtype, const int chains, const int vectors, const in
                 add_column(vectors, next_weight[y], part, next[i]);
             }
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) {
+        for (int v = 0; v < vectors; v++)
             if (chains == 2) sum[0][v] += sum[1][v];
-        }
         put_vectors(dtype, vectors, whole, job.streams, sum[0], dst, n);
     }
 #undef REDUCE_COLUMN
