@@ -70,8 +70,9 @@ def score(problem: ConvProblem, tile: tuple[int, int], speed: float) -> float:
     copies = total / length * (2 + 5 * -(-length // 32))
     # Pairs of two taps change the bits of a result, and these should not depend on its batch, which
     # may be joined with the axes beyond its rank.
-    positions = prod(problem.diff_src[-problem.rank :])
-    if outputs % 2 == 0:
+    if outputs % 2:
+        positions = prod(problem.diff_src[-problem.rank :])
+    else:
         positions = problem.batch * prod(problem.diff_src)
     weights = 2 * total * inputs / positions
     whole = inputs / up(inputs, columns) * total / up(total, depth)

@@ -28,6 +28,7 @@ from gradops_cy._resampling_axis import AxisTable, axis_table
 from gradops_cy._resampling_phases import phase_table, rows_alike
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
 from gradops_cy._resampling_width import WidthTable, chains, width_table
+from gradops_cy._rounding import even, up
 
 _kernels = _isa.kernels("resampling")
 _KERNEL_CODES = {
@@ -235,29 +236,22 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     lanes, pixel = _kernels.ROW_LANES, 1
     itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
     planes = problem.batch * problem.channels
-    src, dst = math.prod(problem.src), math.prod(problem.dst)
-    bytes_of_one = planes * itemsize
-    streams = _processor.past_the_caches(src * bytes_of_one, (src + dst) * bytes_of_one)
-    slides = (
-        kernel == "channels"
-        and innermost == "channels"
-        and (src + dst) * bytes_of_one >= _SLIDING_BYTES
-        and in_chains <= 2
-        and _slides(problem, axes)
-    )
+    slides = kernel == innermost == "channels" and _slides(problem, axes, in_chains)
     if kernel == "channels" and innermost == "width":
         lanes = 1
     elif kernel == "channels":
-        run = -(-min(_kernels.MAX_RUN, longest[2]) // 16) * 16
+        run = up(min(_kernels.MAX_RUN, longest[2]), 16)
         limit = _RUN_BYTES // (dtype.itemsize * run) // 16 * 16
         limit = max(_MIN_CHANNELS, min(_MAX_CHANNELS, limit))
-        lanes = -(-problem.channels // -(-problem.channels // limit))
-        lanes = min(problem.channels, -(-lanes // 16) * 16)
+        lanes = min(problem.channels, up(even(problem.channels, limit), 16))
     elif kernel != "planes" and innermost == "channels":
         pixel = problem.channels
         lanes *= pixel
     elements = _STRIP_ELEMENTS if kernel == "channels" else _BLOCK_ELEMENTS
     columns = max(min(_kernels.MAX_RUN, longest[2]), elements // lanes)
+    src, dst = math.prod(problem.src), math.prod(problem.dst)
+    bytes_of_one = planes * itemsize
+    streams = _processor.past_the_caches(src * bytes_of_one, (src + dst) * bytes_of_one)
     if width or phases:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
         # halves, which take longer to sum than to load, and always for those of phases.
@@ -277,7 +271,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         columns = (chunk + 2 * _kernels.ROW_LANES) * phases.scale
         chunks = -(-problem.src[2] // chunk)
     elif kernel != "planes":
-        columns = -(-min(columns, max(problem.src[2], problem.dst[2])) // 16) * 16
+        columns = up(min(columns, max(problem.src[2], problem.dst[2])), 16)
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
     products = longest[0] * longest[1]
     fetching = _fetching(problem, kernel, lanes, pixel, products)
@@ -391,15 +385,19 @@ def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     return few and plain and problem.load_dtype == problem.store_dtype
 
 
-def _slides(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
-    """Return whether a result larger than the caches is better summed in one pass than in two.
+def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> bool:
+    """Return whether tensors larger than the caches are better summed in one pass than in two.
 
     A column of diff_dst may touch no more than two columns of the result.
     """
+    itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
+    elements = problem.batch * problem.channels * (math.prod(problem.src) + math.prod(problem.dst))
+    if elements * itemsize < _SLIDING_BYTES or in_chains > 2:
+        return False
     depth, height, width = (int(axis.count.max()) for axis in axes)
     few = depth * height <= _SLIDING_ROWS and width <= _kernels.COLUMNS_IN_SEQUENCE
-    column_bytes = problem.channels * _arrays.DTYPES[problem.load_dtype].itemsize
-    few = few and problem.dst[2] * column_bytes <= problem.src[2] * _SLIDING_COLUMN_BYTES
+    column_bytes = problem.dst[2] * problem.channels * itemsize
+    near = column_bytes <= problem.src[2] * _SLIDING_COLUMN_BYTES
     start, count = axes[2].start, axes[2].count
     two = bool(np.all((start + count)[:-2] <= start[2:]))
     # To convert halves twice takes narrow vectors longer than memory, and where the width shrinks,
@@ -407,7 +405,8 @@ def _slides(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     pays = problem.store_dtype == _F32 and problem.mode != "nearest"
     if _kernels.WIDTH_LANES >= _kernels.ROW_LANES:
         pays = pays or problem.dst[2] > problem.src[2]
-    return few and two and pays and problem.load_dtype == problem.store_dtype != _F64
+    computes = problem.load_dtype == problem.store_dtype != _F64
+    return few and near and two and pays and computes
 
 
 def _fetching(
@@ -436,7 +435,7 @@ def _fetching(
     elif touches:
         ahead = 0
     elif kernel == "width" and next_rows <= _NEXT_ROWS_BYTES:
-        ahead = -(-next_rows // 64) * 64
+        ahead = up(next_rows, 64)
         near = near and ahead <= _NEXT_ROWS_NEAR_BYTES
     else:
         ahead = _AHEAD_BYTES[kernel]

@@ -11,13 +11,9 @@ cdef void run_boxes(const Job *job, Stage *stage, Py_ssize_t n, Py_ssize_t c0, P
     cdef double[ROWS_OF_A_PLANE] weights
     cdef Py_ssize_t step = job.result.strides[4], pixel = lanes * job.store_size, end
     cdef Row row = result_row(job, n, c0, d, h)
-    cdef Py_ssize_t count = row.depth_count * row.height_count
+    cdef Py_ssize_t count = all_products(job, &row, row.grads, rows, weights)
     cdef char *dst = row.result + x0 * step
     cdef bint lines = (<Py_ssize_t> dst | step | pixel) % 64 == 0
-    if count:
-        row_products(job.f64, row.grads, job.grads.strides[3], row.height_weights,
-                     job.grads.strides[2], row.depth_weights, row.depth_count, 0, count, rows,
-                     weights)
     if lines or not job.streams:
         add_boxes(job.store_dtype, job.chains, job.streams, rows, count, job.width.start,
                   job.width.first, job.grads.strides[4], lanes, x0, x1, dst, step)

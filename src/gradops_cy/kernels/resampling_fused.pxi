@@ -113,9 +113,7 @@ cdef void fuse_rows(const Job *job, const Workspace *space, const Span *span, co
             for i in range(count):
                 memset(dst + i * fused.dst_step, 0, (span.x1 - span.x0) * step)
             return
-        row_products(False, row.grads + origin, job.grads.strides[3], row.height_weights,
-                     job.grads.strides[2], row.depth_weights, row.depth_count, 0, fused.rows, rows,
-                     weights)
+        all_products(job, &row, row.grads + origin, rows, weights)
         fused.weight = <const float *> weights
         fused.asked_rows = ask_rows(job, &row, at, origin + ahead, asked) if ahead else 0
         fused.extent = job.width.extent

@@ -7,6 +7,15 @@
 # storing.
 
 
+cdef inline Py_ssize_t all_products(const Job *job, const Row *row, const char *base,
+                                    const char **rows, void *weights) noexcept nogil:
+    # All rows of diff_dst that touch `row`, from `base` on, and their weights; returns how many.
+    cdef Py_ssize_t count = row.depth_count * row.height_count
+    row_products(job.f64, base, job.grads.strides[3], row.height_weights, job.grads.strides[2],
+                 row.depth_weights, row.depth_count, 0, count, rows, weights)
+    return count
+
+
 cdef void add_products(const Job *job, const Row *row, const char *base, Py_ssize_t stride,
                        Py_ssize_t n, Py_ssize_t r, Py_ssize_t r1, bint add,
                        char *dst) noexcept nogil:

@@ -26,6 +26,11 @@ typedef struct {
     int streams;
 } SlidingRow;
 
+/* The end of the columns of diff_dst that touch column x of the result. */
+INLINE ptrdiff_t end_of_run(const ptrdiff_t *start, const ptrdiff_t *first, ptrdiff_t x) {
+    return start[x] + first[x + 1] - first[x];
+}
+
 /* Vectors of a column, of which the first n elements count, all of them where these are `whole`. */
 INLINE void take_vectors(const int dtype, const int vectors, const int whole, const char *p, ptrdiff_t n,
                          vec_f32 *part) {
@@ -104,7 +109,7 @@ INLINE void slide(const int dtype, const int chains, const int vectors, const in
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) next[i][v] = carried[i * vectors + v];
     for (ptrdiff_t x = x0; x < x1; x++, dst += job.dst_step) {
-        const ptrdiff_t start = job.start[x], end = start + job.first[x + 1] - job.first[x];
+        const ptrdiff_t start = job.start[x], end = end_of_run(job.start, job.first, x);
         const ptrdiff_t shared = x + 1 < job.extent ? job.start[x + 1] : end;
         const float *weight = job.weight + job.first[x] - start;
         const float *next_weight = job.weight + job.first[x + 1] - shared;
@@ -162,7 +167,7 @@ INLINE void slide_row_for(const int dtype, const int chains, const SlidingRow jo
         else if (rest > 2 * LANES_F32) SLIDE(3, 0);
         else if (rest > LANES_F32) SLIDE(2, 0);
         else if (rest > 0) SLIDE(1, 0);
-        y = job.start[end - 1] + job.first[end] - job.first[end - 1];
+        y = end_of_run(job.start, job.first, end - 1);
         dst += (end - x) * job.dst_step;
     }
 #undef SLIDE
@@ -173,9 +178,8 @@ INLINE void slide_row_for(const int dtype, const int chains, const SlidingRow jo
 static void slide_row(int dtype, int chains, const SlidingRow *job, int first, ptrdiff_t x0,
                       ptrdiff_t x1, void *carried, char *dst) {
     const ptrdiff_t vectors = (job->lanes + LANES_F32 - 1) / LANES_F32;
-    ptrdiff_t y = 0;
+    const ptrdiff_t y = first ? 0 : end_of_run(job->start, job->first, x0 - 1);
     if (first) memset(carried, 0, (size_t)(chains * vectors * VECTOR_BYTES));
-    else y = job->start[x0 - 1] + job->first[x0] - job->first[x0 - 1];
 #define SLIDE(dtype, chains, rows) slide_row_for(dtype, chains, *job, rows, x0, x1, y, carried, dst)
 #define BY_ROWS(dtype)                                                                             \
     do {                                                                                           \

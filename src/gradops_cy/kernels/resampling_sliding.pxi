@@ -5,15 +5,6 @@ cdef enum:
     SLIDING_BYTES = 1 << 11  # of a row that are read for a block of channels, and then the next one
 
 
-cdef Py_ssize_t rows_seen(const Job *job, Py_ssize_t h, Py_ssize_t h0) noexcept nogil:
-    # Of the rows of a plane that touch row h of the result, the first that did so with row h - 1 >= h0.
-    cdef const Axis *height = &job.height
-    if h == h0:
-        return 0
-    return max(<Py_ssize_t> 0, height.start[h - 1] + height.first[h] - height.first[h - 1]
-               - height.start[h])
-
-
 cdef void run_sliding(const Job *job, const Workspace *space, Stage *stage, Py_ssize_t n,
                       Py_ssize_t c0, Py_ssize_t lanes, Py_ssize_t d, Py_ssize_t h0, Py_ssize_t h1,
                       Py_ssize_t x0, Py_ssize_t x1) noexcept nogil:
@@ -38,12 +29,9 @@ cdef void run_sliding(const Job *job, const Workspace *space, Stage *stage, Py_s
         sliding.streams = job.streams and (<Py_ssize_t> row.result | pixel) % 64 == 0
         staging = job.streams and not sliding.streams
         sliding.dst_step = pixel if staging else step
-        sliding.rows = row.depth_count * row.height_count
-        sliding.asked = rows_seen(job, h, h0) * row.depth_count if job.ahead else sliding.rows
-        if sliding.rows:
-            row_products(False, row.grads, job.grads.strides[3], row.height_weights,
-                         job.grads.strides[2], row.depth_weights, row.depth_count, 0, sliding.rows,
-                         rows, weights)
+        sliding.rows = sliding.asked = all_products(job, &row, row.grads, rows, weights)
+        if job.ahead:
+            sliding.asked = first_new(&job.height, h) * row.depth_count if h > h0 else 0
         x = x0
         while x < x1:
             end = min(x1, x + most)
