@@ -260,7 +260,7 @@ DENSE = replace(PROBLEM, dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations
     ("amd_512", "dtype", "taps", "groups", "pairs", "widths"),
     [
         (False, 0, 3, 64, False, {28, 33, 56, 65, 112}),
-        (True, 0, 3, 64, False, {28, 56, 65, 112}),
+        (True, 0, 3, 64, False, {28, 33, 56, 65, 112}),
         (False, 1, 3, 64, True, {14, 28, 33, 56, 65, 112}),
         (True, 1, 3, 64, True, {28, 33, 56, 65, 112}),
         (True, 2, 3, 64, True, {28, 56, 112}),

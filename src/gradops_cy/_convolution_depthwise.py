@@ -17,7 +17,7 @@ SHORT_ROW = 24
 # as long as so many; and in a box, where it is transposed and converted.
 ROW_VECTOR = 3.0
 FEWEST_VECTORS = 1.5
-BOX_VECTOR = 6.0
+BOX_VECTOR, BOX_VECTOR_OF_AMD_512 = 6.0, 8.0
 BOX_VECTOR_OF_HALVES = 9.0
 # The time of products of pairs of columns and of rows, of that of single ones; and what a vector of
 # a box takes beside those of rows: it is transposed as bfloat16.
@@ -54,7 +54,8 @@ def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
     if pairs_rows(problem, vector_pairs):
         box = PAIRED_ROWS * products + BOX_VECTOR_OF_PAIRS
     else:
-        box = products + (BOX_VECTOR_OF_HALVES if problem.itemsize == 2 else BOX_VECTOR)
+        floats = BOX_VECTOR_OF_AMD_512 if AMD_512 else BOX_VECTOR
+        box = products + (BOX_VECTOR_OF_HALVES if problem.itemsize == 2 else floats)
     return row < 1.05 * box * positions / lanes
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Bytes of a line of cache: results that are streamed lie in lines of scratch as in diff_src's.
 _LINE = 64
 # Words of depthwise_rows.h's Stencil.
-_STENCIL = 21
+_STENCIL = 22
 # Positions of a box that are transposed at a time: long runs of each channel, but in cache.
 BOX_RUN = 384
 

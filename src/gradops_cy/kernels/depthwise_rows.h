@@ -16,7 +16,8 @@
 /* What a tile reads; in elements. */
 typedef struct {
     ptrdiff_t first;                /* from the window's first element to what the first result reads */
-    ptrdiff_t pitch;                /* from what a row of results reads to what the next one reads */
+    ptrdiff_t turns;                /* rows of results so far apart are a tile's: taps do not meet others */
+    ptrdiff_t pitch;                /* from what one reads to what the next one reads */
     ptrdiff_t layers;               /* taps of the first axis */
     ptrdiff_t layer_pitch;          /* from what one reads to what the next one reads */
     ptrdiff_t row_pitch;            /* ... and taps of the second */

@@ -3,6 +3,7 @@
 cdef extern from "depthwise_rows.h" nogil:
     ctypedef struct Stencil:
         Py_ssize_t first
+        Py_ssize_t turns
         Py_ssize_t pitch
         Py_ssize_t layers
         Py_ssize_t layer_pitch
@@ -94,13 +95,13 @@ cdef void set_stencil(const Work *work, const Channels *c, const Py_ssize_t *res
     cdef Py_ssize_t pitch = work.b.window_pitch
     cdef const Py_ssize_t *first
     cdef const Py_ssize_t *last
-    cdef Py_ssize_t step, rows, taps
+    cdef Py_ssize_t step, rows, taps, between
     cdef int number
     memset(stencil, 0, sizeof(Stencil))
     stencil.classes, stencil.offset = work.b.row_classes, offset
     stencil.paired = work.b.column_pairs
     set_tiles(work.b.dtype, stencil, c.count[2])
-    stencil.pitch = pitch * height.in_step
+    stencil.turns, stencil.pitch = 1, pitch * height.in_step
     for number in range(stencil.classes):
         stencil.weights[number] = c.weights + residue[3] * work.size
         if residue[4] > residue[3]:
@@ -113,7 +114,10 @@ cdef void set_stencil(const Work *work, const Channels *c, const Py_ssize_t *res
             stencil.layer_pitch = pitch * c.height * tap_step(depth, first[0], stencil.layers)
             step = tap_step(height, first[1], rows)
             stencil.row_pitch = pitch * step
-            stencil.apart = height.in_step // step if height.in_step % step == 0 else rows
+            stencil.turns = step // height.in_step if step % height.in_step == 0 else 1
+            between = height.in_step * stencil.turns
+            stencil.pitch = pitch * between
+            stencil.apart = between // step if between % step == 0 else rows
             stencil.apart = min(stencil.apart, rows)
             stencil.slides, stencil.longer = rows // stencil.apart, rows % stencil.apart
             if stencil.classes > 1:

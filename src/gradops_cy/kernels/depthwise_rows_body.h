@@ -128,19 +128,22 @@ INLINE void NAME(stencil_tile)(const int classes, const int mr, const int nv, in
     else NAME(write_tile)(BF16, mr, classes * nv, acc[0], count, dst, dst_pitch);
 }
 
-/* All rows of one column of tiles. Of a copy the compiler knows that no tile writes to it. */
+/* All rows of one column of tiles. Where two or three are left, a last tile ends with them: single rows
+ * load for each product, and wait for each sum. Of a copy the compiler knows that no tile writes to it. */
 #define INSTANCE(CLASSES, NV)                                                                      \
     static void NAME(stencil_##CLASSES##_##NV)(int dtype, const Stencil *stencil,                  \
                                                const REAL *window, ptrdiff_t rows,                 \
                                                ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {  \
         const Stencil s = *stencil;                                                                \
-        for (; rows >= STENCIL_MR; rows -= STENCIL_MR) {                                           \
-            NAME(stencil_tile)(CLASSES, STENCIL_MR, NV, dtype, &s, window, count, dst, dst_pitch); \
-            window += STENCIL_MR * s.pitch;                                                        \
-            dst += STENCIL_MR * dst_pitch;                                                         \
+        ptrdiff_t row = 0;                                                                         \
+        for (; row + 1 < rows && rows >= STENCIL_MR; row += STENCIL_MR) {                          \
+            row = MIN(row, rows - STENCIL_MR);                                                     \
+            NAME(stencil_tile)(CLASSES, STENCIL_MR, NV, dtype, &s, window + row * s.pitch, count,  \
+                               dst + row * dst_pitch, dst_pitch);                                  \
         }                                                                                          \
-        for (; rows > 0; rows--, window += s.pitch, dst += dst_pitch)                              \
-            NAME(stencil_tile)(CLASSES, 1, NV, dtype, &s, window, count, dst, dst_pitch);          \
+        for (; row < rows; row++)                                                                  \
+            NAME(stencil_tile)(CLASSES, 1, NV, dtype, &s, window + row * s.pitch, count,           \
+                               dst + row * dst_pitch, dst_pitch);                                  \
     }
 STENCIL_WIDTHS(INSTANCE)
 #undef INSTANCE
@@ -153,11 +156,15 @@ static void (*const NAME(stencils)[][STENCIL_NV + 1])(int, const Stencil *, cons
 
 static void NAME(stencil)(int dtype, const Stencil *s, const REAL *window, ptrdiff_t rows, char *dst,
                           ptrdiff_t dst_pitch) {
+    const ptrdiff_t turns = MIN(s->turns, rows), between = s->pitch / s->turns;
     for (ptrdiff_t v = 0; v < s->vectors; v += s->nv) {
         const ptrdiff_t first = v + s->nv < s->vectors ? v * LANES : s->last;
-        NAME(stencils)[s->classes][MIN(s->nv, s->vectors - v)](
-            dtype, s, window + s->first + first, rows, s->count - first * s->classes,
-            dst + first * s->classes * element_size(dtype), dst_pitch);
+        for (ptrdiff_t turn = 0; turn < turns; turn++)
+            NAME(stencils)[s->classes][MIN(s->nv, s->vectors - v)](
+                dtype, s, window + s->first + first + turn * between,
+                (rows - turn - 1) / s->turns + 1, s->count - first * s->classes,
+                dst + first * s->classes * element_size(dtype) + turn * dst_pitch,
+                s->turns * dst_pitch);
     }
 }
 
