@@ -7,7 +7,7 @@ from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 
-CHANNELS_LAST = kernels.Layout(True, True, False, False, 0, False)
+CHANNELS_LAST = kernels.Layout(True, True, False, False, True, 0, False)
 
 
 def choice_of(problem, layout=CHANNELS_LAST, assumed=kernels.MODERATE):

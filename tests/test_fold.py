@@ -1,4 +1,4 @@
-"""Blocks of pixels of diff_src that are taken for channels (bfloat16 with AMX)."""
+"""Blocks of pixels of diff_src that are taken for channels (products of bfloat16 pairs)."""
 
 from dataclasses import replace
 
@@ -19,6 +19,7 @@ FEW = {
     "two channels": layer("2-24-18-3-1-0"),
     "four channels s2": layer("4-64-9-3-2-1"),
     "eight channels": layer("8-17-13-3-1-1"),
+    "eight channels, even extents": layer("8-6-14-3-1-1"),
     "dilated": layer("3-16-12-3-1-2", dilations=(2, 2)),
     "strides that differ": layer(
         "2-32-0-0-0-0",
@@ -57,7 +58,7 @@ every_case = pytest.mark.parametrize("case", FEW.values(), ids=FEW)
 
 @pytest.fixture
 def folded(monkeypatch):
-    """Fold wherever a tile has room for two pixels, where the processor has AMX."""
+    """Fold wherever a tile has room for two pixels, where the processor multiplies pairs."""
     monkeypatch.setattr(fold, "pays", lambda *_: True)
     yield from forced.other_plans()
 
@@ -99,6 +100,33 @@ def test_which_layers_are_folded():
     assert choice_of({}, layout=forced.CHANNELS_LAST._replace(accumulate=True)).fold == (1, 1)
     assert choice_of({}, assumed=kernels.FINITE).fold == (1, 1)
     assert choice_of({"dtype": 0}).fold == (1, 1)
+
+
+TILES = kernels.tiles_of(False)
+WHOLE_VECTORS = TILES.vector_pairs and TILES.columns(8) == kernels.DOT_COLUMNS
+
+
+@pytest.mark.skipif(not WHOLE_VECTORS, reason="no vectors of 16 pairs")
+def test_which_layers_fill_vectors():
+    """Those of a few taps and channels; in place where blocks of pixels are blocks of memory."""
+    few = {
+        "diff_src_channels": 8,
+        "diff_dst_channels": 8,
+        "kernel": (1, 3, 3),
+        "strides": (1, 1, 1),
+    }
+    few |= {"diff_dst": (1, 224, 224), "pads_begin": (0, 1, 1)}
+    whole, odd = choice_of(few), choice_of(few | {"diff_src": (1, 224, 223)})
+    assert (whole.fold, whole.direct) == ((1, 2), True)
+    assert (odd.fold, odd.direct) == ((1, 2), False)
+    apart = forced.CHANNELS_LAST._replace(diff_src_packed=False)
+    assert not choice_of(few, layout=apart).direct
+    assert choice_of(few | {"diff_src_channels": 4}).fold == (2, 2)
+    assert choice_of(few | {"diff_src_channels": 9}).fold == (1, 1)
+    assert choice_of(few | {"kernel": (1, 1, 1), "pads_begin": (0, 0, 0)}).fold == (1, 1)
+    first = forced.CHANNELS_LAST._replace(diff_src_channels_last=False, diff_src_packed=False)
+    assert choice_of(few, layout=first).fold == (1, 1)
+    assert choice_of(few, layout=forced.CHANNELS_LAST._replace(accumulate=True)).fold == (1, 1)
 
 
 @pytest.mark.parametrize("kernel", [1, 2, 3, 5])

@@ -33,6 +33,7 @@ from gradops_cy._convolution_kernels import (
     Layout,
     Tiles,
     block_of_pixels,
+    blocks_in_place,
     choose_kernel,
     computes_again,
     goes_along_rows,
@@ -317,7 +318,9 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     if kernel == DOT:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0
-        direct = direct and (tiles.amx or not layout.accumulate) and fold == (1, 1)
+        direct = direct and (tiles.amx or not layout.accumulate)
+        if prod(fold) > 1:
+            direct = direct and not tiles.amx and blocks_in_place(given, layout, fold)
         reads = layout.diff_dst_channels_last and not unfolds and parts == beside == 1
         windowed = not (reads and _reads_tiles(problem, work, tiles))
     if kernel == PAIRS:

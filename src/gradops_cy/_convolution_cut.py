@@ -154,7 +154,7 @@ class Cut:
             return choice.row_pairs
         whole = self.chunk >= choice.problem.output_channels and not choice.layout.accumulate
         vectors = choice.kernel == DOT and not choice.tiles.amx
-        return vectors and whole and not self.interleave
+        return vectors and whole and not self.interleave and not choice.folds
 
     @cached_property
     def axes(self) -> list[Axis]:

@@ -1,8 +1,8 @@
-"""Few channels of diff_src with AMX: blocks of its pixels taken for channels (space to depth).
+"""Few channels of diff_src with DOT: blocks of its pixels taken for channels (space to depth).
 
-A tile has 16 channels of diff_src whether there are so many or not. A block of 2x2 pixels of an
-image of three channels has twelve, whose taps are those of all its pixels: the weights of a pixel
-are zeros where another's taps are.
+A tile, or a vector, has 16 channels of diff_src whether there are so many or not. A block of 2x2
+pixels of an image of three channels has twelve, whose taps are those of all its pixels: the weights
+of a pixel are zeros where another's taps are.
 
     diff_src'[q][rh][rw][i] = diff_src[q * fold + r][i]
 
@@ -94,13 +94,18 @@ def _taps(problem: ConvProblem, fold: Pair) -> float:
     return taps * prod(problem.strides[1:]) / prod(fold)
 
 
-def pays(problem: ConvProblem, fold: Pair) -> bool:
-    """Return whether blocks are faster than a product of all taps whose columns are added up.
+def pays(problem: ConvProblem, fold: Pair, amx: bool) -> bool:
+    """Return whether blocks are faster: with AMX than a product of all taps, its columns added up.
 
-    Both as fitted to 35 layers in both layouts. Whatever the batch: the bits of a result should not
-    depend on it.
+    Or vectors than with half of their lanes. As fitted to 35 layers in both layouts, and to 14.
+    Whatever the batch: the bits of a result should not depend on it.
     """
     outputs, inputs = problem.output_channels, problem.input_channels
+    if not amx:
+        # Cycles for a position of diff_dst: pairs, and whole or half vectors of results.
+        pairs, steps = (outputs + 1) // 2, prod(problem.strides)
+        folded = _taps(problem, fold) * pairs / 1.75 + 9 * steps
+        return folded < prod(problem.kernel) * pairs / 1.56 + 4 * steps
     # Cycles for a position of diff_dst: rows of tiles, its window, and results.
     products = _taps(problem, fold) * problem.kernel[0] * up(outputs, DEPTH) / DEPTH
     blocks = 1.43 * products + 0.27 * outputs + 0.8 * prod(problem.strides) * inputs

@@ -86,6 +86,7 @@ class Layout(NamedTuple):
     diff_src_channels_last: bool
     diff_dst_rows: bool  # the positions of a row lie next to each other
     diff_src_rows: bool
+    diff_src_packed: bool  # the channels of neighbouring positions follow each other
     joins: int  # axes that both tensors can join to the last one
     accumulate: bool
 
@@ -165,10 +166,17 @@ def block_of_pixels(
 
     Infinities make NaN of the zeros among their weights, as beside other groups.
     """
-    again = computes_again(assumed, layout.accumulate)
-    if parts != 1 or not (tiles.amx and again):
+    last = layout.diff_dst_channels_last and layout.diff_src_channels_last
+    # Half a vector is as fast where it takes half the time.
+    fills = tiles.amx or (last and tiles.columns(problem.input_channels) == DOT_COLUMNS)
+    if parts != 1 or not (fills and computes_again(assumed, layout.accumulate)):
         return None
     return _convolution_fold.factors(problem, layout.diff_dst_channels_last)
+
+
+def blocks_in_place(problem: ConvProblem, layout: Layout, fold: tuple[int, int]) -> bool:
+    """Return whether blocks of pixels are blocks of diff_src's memory."""
+    return layout.diff_src_packed and fold[0] == 1 and problem.diff_src[2] % fold[1] == 0
 
 
 def taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
@@ -286,9 +294,9 @@ def choose_kernel(
             gain = _convolution_pairs.gain(problem, columns, DOT_K, parts, amx=tiles.amx)
             scores[PAIRS] = scores[DOT] * gain
     best = max(scores, key=lambda kernel: scores[kernel])
-    if best in (SCATTER, DOT):
+    if best in ((SCATTER, DOT) if tiles.amx else (COLUMNS, DOT)):
         fold = block_of_pixels(problem, layout, tiles, parts, assumed)
-        if fold and _convolution_fold.pays(problem, fold):
+        if fold and _convolution_fold.pays(problem, fold, tiles.amx):
             return FOLD
     # The kernels that can leave out products with padding.
     return ROWS if assumed == NOTHING and best not in (GROUPED, SCATTER) else best

@@ -448,6 +448,7 @@ def _layout(
         target[channel] == unit,
         source[last] == unit,
         target[last] == unit,
+        target[channel] == unit and target[last] == unit * target_shape[channel],
         joins,
         accumulate,
     )

@@ -174,6 +174,7 @@ class ConvolutionPlan:
             last or max(form.problem.diff_src) == 1,
             not last or form.problem.diff_dst_channels == 1,
             not last or form.problem.diff_src_channels == 1,
+            last or form.problem.diff_src_channels == 1,
             form.problem.joinable,
             False,
         )

@@ -67,6 +67,20 @@ cdef Py_ssize_t meet(const Work *work, const Task *task, const Py_ssize_t *resid
     return found
 
 
+cdef int finite_results(const Work *work, const Task *task, Py_ssize_t group,
+                        const Py_ssize_t *residue, const Py_ssize_t *count) noexcept nogil:
+    """Return whether all results of a class are finite that are blocks of pixels, in place."""
+    cdef Py_ssize_t step[3]
+    cdef const char *place = result_place(work, task, group, residue, step)
+    cdef Py_ssize_t jd, jh
+    cdef int fine = 1
+    for jd in range(count[0]):
+        for jh in range(count[1]):
+            fine &= all_finite_bf16(<const unsigned short *> (place + jd * step[0] + jh * step[1]),
+                                    count[2] * work.b.input_channels)
+    return fine
+
+
 cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                           Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                           const Py_ssize_t *residue, const Py_ssize_t *count, char *sums,
