@@ -206,7 +206,7 @@ def test_whole_shares(src, dst, transform, mode, accumulate, dtype):
 @every_dtype
 @pytest.mark.parametrize("out_view", WRITEABLE)
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("dst", [(12, 96), (3, 12)])
+@pytest.mark.parametrize("dst", [(12, 96), (18, 384), (3, 12)])
 def test_views_of_whole_factors(dst, view, out_view, dtype):
     check(dtype, "NCX", 2, 3, (6, 48), dst, "linear", "half_pixel", view=view, out_view=out_view)
 

@@ -70,8 +70,10 @@ def phase_table(axis: AxisTable, dst: int, *, lanes: int, parts: bool) -> PhaseT
     if dst != src * scale or scale not in _SCALES or src <= lanes:
         return None
     first = scale * np.arange(src)
-    # Nearest, linear with centres that correspond, and linear from corner to corner.
-    for before, taps in ((0, scale), (scale // 2, 2 * scale), (scale - 1, 2 * scale - 1)):
+    # Nearest, linear and cubic with centres that correspond, and linear from corner to corner.
+    half = scale // 2
+    shapes = (0, scale), (half, 2 * scale), (3 * half, 4 * scale), (scale - 1, 2 * scale - 1)
+    for before, taps in shapes:
         begin, end = np.maximum(first - before, 0), np.minimum(first - before + taps, dst)
         if np.array_equal(axis.start, begin) and np.array_equal(axis.count, end - begin):
             return _table(axis, begin - (first - before), scale, taps, lanes)
@@ -79,16 +81,14 @@ def phase_table(axis: AxisTable, dst: int, *, lanes: int, parts: bool) -> PhaseT
 
 
 def _table(axis: AxisTable, missing: Array, scale: int, taps: int, lanes: int) -> PhaseTable | None:
-    """Return the table, or None where weights differ but in a row's first and last position."""
+    """Return the table, or None where weights differ but in a row's first and last vector."""
     src = len(axis.start)
     weights = _weights(axis, missing, taps)
-    if np.any(weights[1:-1] != weights[1]):
+    last = (src - 1) // lanes * lanes
+    if np.any(weights[lanes:last] != weights[lanes]):
         return None
-    sets = np.repeat(weights[None, 1:2], 3, axis=0).repeat(lanes, axis=1)
-    sets[0, 0] = weights[0]
-    end = (src - 1) % lanes
-    sets[2, end] = weights[-1]
-    sets[2, end + 1 :] = 0
+    sets = np.zeros((3, lanes, taps), weights.dtype)
+    sets[0], sets[1], sets[2, : src - last] = weights[:lanes], weights[lanes], weights[last:]
     return PhaseTable(scale, 1, taps, np.ascontiguousarray(sets.swapaxes(1, 2)).ravel())
 
 

@@ -70,6 +70,8 @@ _WIDE = 24
 _GROUP_ELEMENTS = 256
 _CHUNK_ELEMENTS = 4096
 _LONGEST_WIDTH = 1 << 20
+# The scale from which on linear phases take two passes, and read each row once.
+_SHARED_SCALE = 8
 # Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
 # groups that keep threads busy.
 _PLANE_ELEMENTS = 1 << 17
@@ -274,7 +276,10 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         columns = up(min(columns, max(problem.src[2], problem.dst[2])), 16)
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
     products = longest[0] * longest[1]
-    fetching = _fetching(problem, kernel, lanes, pixel, products)
+    # Two rows of the result touch each row of many, which is read once for both.
+    shares = phases is not None and phases.scale >= _SHARED_SCALE
+    shares = shares and problem.mode == "linear"
+    fetching = _fetching(problem, "width" if shares else kernel, lanes, pixel, products)
 
     # The tasks: whole blocks, about equal in what they load and store.
     rows = planes // pixel * problem.src[0] * problem.src[1]
@@ -365,6 +370,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             streams=streams,
             boxes=kernel == "channels" and not slides and _boxes(problem, axes),
             slides=slides,
+            shares=shares,
             **fetching,
             **tables,
         ),

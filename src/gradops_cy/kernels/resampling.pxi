@@ -107,6 +107,7 @@ cdef struct Job:
     # their weights.
     int scale, spread, taps
     const float *phases
+    bint shares  # rows are read once for both rows of the result that they touch, where they can be
     # For WINDOWS: the vectors of one, and how many bytes of a row of diff_dst they lie apart.
     int window_vectors
     Py_ssize_t advance
@@ -264,6 +265,8 @@ cdef void run_any(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
         run_width(job, task, memory)
     elif job.planes_at_once > 1:
         run_fused_planes(job, task, memory)
+    elif job.kernel == PHASES and job.shares and shares_rows(job, 1):
+        run_shared(job, task, memory)
     elif job.kernel == PHASES or job.kernel == WINDOWS:
         run_fused(job, task, memory)
     elif job.kernel == CHANNELS:
@@ -308,7 +311,7 @@ cdef class Resampling:
                  Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
                  Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
                  Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead, bint touches,
-                 bint streams, bint boxes, bint slides):
+                 bint streams, bint boxes, bint slides, bint shares):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns, phases, alike)
@@ -321,7 +324,7 @@ cdef class Resampling:
         job.batch, job.channels = result_shape[0], result_shape[1]
         job.chains, job.pixel, job.group = chains, pixel, group
         job.ahead, job.touches = ahead, touches
-        job.boxes, job.slides = boxes, slides
+        job.boxes, job.slides, job.shares = boxes, slides, shares
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run
         job.task_rows, job.task_columns, job.rows_in_cache = task_rows, task_columns, rows_in_cache

@@ -145,7 +145,7 @@ cdef void run_fused(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
     # Rows of diff_dst between those of neighbouring rows of the result; none where these are more.
     cdef Py_ssize_t apart = job.grads_extents[1] // job.height.extent, count, ahead = 0
     span = span_of(job, task % chunks)
-    if job.ahead:
+    if job.ahead and not job.shares:
         ahead = job.ahead // 2 * max(<Py_ssize_t> 1, apart) * job.grads.strides[3]
     fused.taps, fused.advance = job.phases, job.advance
     fused.row_step, fused.dst_step = apart * job.grads.strides[3], job.result.strides[3]
@@ -155,6 +155,38 @@ cdef void run_fused(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
         r += count
         at.h += count - 1
         step_on(job, &at)
+
+
+cdef void run_shared(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
+    # Phases in two passes: rows of diff_dst are read once for the two of the result that they touch.
+    cdef Workspace space = carve(job, memory)
+    cdef Py_ssize_t chunks = job.chunk_count, carried = 0, shared
+    cdef Span span = span_of(job, task % chunks)
+    cdef Py_ssize_t r = task // chunks * job.task_rows, n = span.y1 - span.y0
+    cdef Py_ssize_t r1 = min(r + job.task_rows, count_rows(job))
+    cdef Cursor at = cursor_at(job, r)
+    cdef Row row, following = result_row(job, at.n, at.c, at.d, at.h)
+    cdef const char *loaded
+    cdef float one = 1
+    cdef FusedRows fused
+    memset(&fused, 0, sizeof(FusedRows))
+    fused.row, fused.weight, fused.rows, fused.count = &loaded, &one, 1, 1
+    fused.taps, fused.origin, fused.extent = job.phases, span.y0 // job.scale, job.width.extent
+    while r < r1:
+        row, r = following, r + 1
+        shared = shared_rows(job, at.h, carried) if r < r1 else 0
+        step_on(job, &at)
+        if r < r1:
+            following = result_row(job, at.n, at.c, at.d, at.h)
+        if job.touches:
+            touch_rows(job, &row, span.y0, n, carried)
+        load_shared(job, &row, &following, carried, shared, span.y0, n, space.loaded,
+                    space.carried)
+        loaded, carried = space.loaded, shared
+        sum_fused(job, F32, &fused, &span, space.summed)
+        store_positions(job, &row, 1, span.x0, span.x1, space.summed)
+        if carried:
+            space.loaded, space.carried = space.carried, space.loaded
 
 
 cdef void run_fused_planes(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:

@@ -83,6 +83,7 @@ class Resampling:
         streams: bool,
         boxes: bool,
         slides: bool,
+        shares: bool,
     ) -> None: ...
     def run(
         self,

@@ -1,7 +1,7 @@
 /* Both passes at once where the width grows or shrinks by 2, 4 or 8, in registers. Where it grows, the
  * columns of LANES positions are reduced over depth and height and dealt out, a vector for each phase, the
  * columns that lie as far within their position; what neighbours read are such vectors too, moved by a
- * lane. Where it shrinks, no position reads more than a column, and these are spread. Sums have the order
+ * lane or two. Where it shrinks, no position reads more than a column, and these are spread. Sums have the order
  * of the two passes. */
 #ifndef GRADOPS_RESAMPLING_PHASES_H
 #define GRADOPS_RESAMPLING_PHASES_H
@@ -20,8 +20,10 @@ enum { PHASE_F16 = 1 };
 enum { PHASE_F16 = 0 };
 #endif
 
-#define BEFORE_FIRST(i, h, L) ((i) + (L) - 1)
-#define AFTER_FIRST(i, h, L) ((i) + 1)
+#define ONE_BEFORE(i, h, L) ((i) + (L) - 1)
+#define TWO_BEFORE(i, h, L) ((i) + (L) - 2)
+#define ONE_AFTER(i, h, L) ((i) + 1)
+#define TWO_AFTER(i, h, L) ((i) + 2)
 
 /* Vectors of columns in the order of memory, or of bfloat16 as load_pair_f32 has them, dealt out. */
 INLINE void deal_phases(const int dtype, const int scale, vec_f32 *sum) {
@@ -49,7 +51,7 @@ INLINE void deal_phases(const int dtype, const int scale, vec_f32 *sum) {
 INLINE void reduce_phases(const int dtype, const int scale, const char *const *row, const vec_f32 *splat,
                           const ptrdiff_t rows, const float *weight, ptrdiff_t offset, vec_f32 *phase) {
     vec_f32 sum[8] = {{0}}, part[2];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (ptrdiff_t r = 0; r < rows; r++) {
         const char *p = row[r] + offset;
         const vec_f32 w = splat ? splat[r] : splat_f32(weight[r]);
@@ -89,10 +91,12 @@ INLINE vec_f32 sum_phase_taps(const int scale, const int before, const int taps,
     vec_f32 sum[4] = {{0}};
 #pragma GCC unroll 16
     for (int k = 0; k < taps; k++) {
-        const int tap = k - before, p = (tap + scale) % scale;
+        const int tap = k - before, p = (tap + 2 * scale) % scale;
         vec_f32 x = here[p];
-        if (tap < 0) x = __builtin_shufflevector(last[p], x, LANES_OF_f32(BEFORE_FIRST));
-        else if (tap >= scale) x = __builtin_shufflevector(x, next[p], LANES_OF_f32(AFTER_FIRST));
+        if (tap < -scale) x = __builtin_shufflevector(last[p], x, LANES_OF_f32(TWO_BEFORE));
+        else if (tap < 0) x = __builtin_shufflevector(last[p], x, LANES_OF_f32(ONE_BEFORE));
+        else if (tap >= 2 * scale) x = __builtin_shufflevector(x, next[p], LANES_OF_f32(TWO_AFTER));
+        else if (tap >= scale) x = __builtin_shufflevector(x, next[p], LANES_OF_f32(ONE_AFTER));
         sum[k % chains] += *(const vec_f32 *)(weight + k * LANES_F32) * x;
     }
     return join_chains_f32(chains, sum[0], sum[1], sum[2], sum[3]);
@@ -157,11 +161,13 @@ static void sum_phases(int dtype, int scale, int taps, const FusedRows *job, ptr
     do {                                                                                           \
         if (taps == scale) SUM(dtype, scale, 0, scale, rows);                                      \
         else if (taps == 2 * scale) SUM(dtype, scale, scale / 2, 2 * scale, rows);                 \
+        else if (taps == 4 * scale) SUM(dtype, scale, scale / 2 * 3, 4 * scale, rows);             \
         else SUM(dtype, scale, scale - 1, 2 * scale - 1, rows);                                    \
     } while (0)
 #define BY_SCALE(dtype)                                                                            \
     do {                                                                                           \
         if (scale == 8) BY_TAPS(dtype, 8, 0);                                                      \
+        else if (scale == 4 && job->rows == 4) BY_TAPS(dtype, 4, 4);                              \
         else if (scale == 4) BY_TAPS(dtype, 4, 0);                                                 \
         else if (job->rows == 4) BY_TAPS(dtype, 2, 4);                                             \
         else if (job->rows == 2) BY_TAPS(dtype, 2, 2);                                             \
