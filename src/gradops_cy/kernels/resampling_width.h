@@ -47,10 +47,13 @@ INLINE vec_f32 pick(const int vectors, const float *from, width_words places) {
 INLINE vec_f32 add_step(vec_f32 x, const float *weight, vec_f32 sum) {
     return (vec_f32)_mm512_fmadd_ps((__m512)x, _mm512_loadu_ps(weight), (__m512)sum);
 }
-/* In the lanes that have more than k steps. */
-INLINE vec_f32 add_step_of(vec_f32 x, const float *weight, vec_f32 sum, width_words steps, int k) {
-    __mmask16 used = _mm512_cmpgt_epi32_mask(steps, _mm512_set1_epi32(k));
-    return (vec_f32)_mm512_mask3_fmadd_ps((__m512)x, _mm512_loadu_ps(weight), (__m512)sum, used);
+/* The lanes that have more than k steps, and what to add in some lanes. */
+typedef __mmask16 width_mask;
+INLINE width_mask lanes_beyond(width_words steps, int k) {
+    return _mm512_cmpgt_epi32_mask(steps, _mm512_set1_epi32(k));
+}
+INLINE vec_f32 add_used(vec_f32 x, vec_f32 weight, vec_f32 sum, width_mask used) {
+    return (vec_f32)_mm512_mask3_fmadd_ps((__m512)x, (__m512)weight, (__m512)sum, used);
 }
 
 /* Vectors of [chain][position of a part], their chains added up: [part][position]. */
@@ -83,10 +86,13 @@ INLINE vec_f32 pick(const int vectors, const float *from, width_words places) {
 INLINE vec_f32 add_step(vec_f32 x, const float *weight, vec_f32 sum) {
     return (vec_f32)_mm256_fmadd_ps((__m256)x, _mm256_loadu_ps(weight), (__m256)sum);
 }
-INLINE vec_f32 add_step_of(vec_f32 x, const float *weight, vec_f32 sum, width_words steps, int k) {
-    __m256i used = _mm256_cmpgt_epi32(steps, _mm256_set1_epi32(k));
-    return (vec_f32)_mm256_blendv_ps((__m256)sum, (__m256)add_step(x, weight, sum),
-                                     _mm256_castsi256_ps(used));
+typedef __m256i width_mask;
+INLINE width_mask lanes_beyond(width_words steps, int k) {
+    return _mm256_cmpgt_epi32(steps, _mm256_set1_epi32(k));
+}
+INLINE vec_f32 add_used(vec_f32 x, vec_f32 weight, vec_f32 sum, width_mask used) {
+    __m256 added = _mm256_fmadd_ps((__m256)x, (__m256)weight, (__m256)sum);
+    return (vec_f32)_mm256_blendv_ps((__m256)sum, added, _mm256_castsi256_ps(used));
 }
 
 INLINE __m256 add_halves(vec_f32 a, vec_f32 b) {
@@ -104,6 +110,10 @@ INLINE vec_f32 fold_parts(const int parts, const vec_f32 *part) {
 #endif
 
 #if defined(__AVX2__) && defined(__FMA__)
+INLINE vec_f32 add_step_of(vec_f32 x, const float *weight, vec_f32 sum, width_words steps, int k) {
+    return add_used(x, *(const vec_f32 *)weight, sum, lanes_beyond(steps, k));
+}
+
 /* A block in `parts`, whose places lie in so many vectors. */
 INLINE vec_f32 sum_parts(const int parts, const int vectors, const float *src, ptrdiff_t step,
                          const int32_t *pattern) {

@@ -18,6 +18,12 @@ INLINE width_words add_to_places(width_words places, int step) {
     return _mm512_add_epi32(places, _mm512_set1_epi32(step));
 }
 
+/* Where columns are that stand in their order, once the even ones are before the odd ones. */
+INLINE width_words dealt_places(width_words places) {
+    __m512i odd = _mm512_slli_epi32(_mm512_and_si512(places, _mm512_set1_epi32(1)), 4);
+    return _mm512_or_si512(_mm512_srli_epi32(places, 1), odd);
+}
+
 /* The elements of a window at `places`, which lie in `vectors`. */
 INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_words places) {
     if (vectors == 1) return (vec_f32)_mm512_permutexvar_ps(places, (__m512)window[0]);
@@ -29,6 +35,11 @@ INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_wo
 #elif defined(__AVX2__) && defined(__FMA__)
 INLINE width_words add_to_places(width_words places, int step) {
     return _mm256_add_epi32(places, _mm256_set1_epi32(step));
+}
+
+INLINE width_words dealt_places(width_words places) {
+    __m256i odd = _mm256_slli_epi32(_mm256_and_si256(places, _mm256_set1_epi32(1)), 3);
+    return _mm256_or_si256(_mm256_srli_epi32(places, 1), odd);
 }
 
 INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_words places) {
@@ -44,70 +55,157 @@ INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_wo
 #endif
 
 #if defined(__AVX2__) && defined(__FMA__)
-/* The columns of a window from `first` on, reduced; `offset` bytes into the rows. */
-INLINE void reduce_window(const int dtype, const int vectors, const FusedRows *job, ptrdiff_t first,
-                          ptrdiff_t offset, vec_f32 *window) {
-    const ptrdiff_t step = LANES_F32 * element_size(dtype), left = job->extent - first;
-    if (left < vectors * LANES_F32) {
+/* The columns of a window from `first` on, reduced; rows begin `row` bytes into those of the job. With
+ * `apart` those of a second one as far on, both within the row. */
+INLINE void reduce_windows(const int dtype, const int vectors, const int deals, const int count,
+                           const FusedRows *job, ptrdiff_t first, ptrdiff_t apart, ptrdiff_t row,
+                           vec_f32 (*window)[WINDOW_VECTORS]) {
+    const ptrdiff_t size = element_size(dtype), step = LANES_F32 * size, left = job->extent - first;
+    row += first * size;
+#pragma GCC unroll 2
+    for (int i = 0; i < count; i++)
+#pragma GCC unroll 3
+        for (int v = 0; v < vectors; v++) window[i][v] = (vec_f32){0};
+    if (count == 1 && left < vectors * LANES_F32) {
 #pragma GCC unroll 3
         for (int v = 0; v < vectors; v++) {
             const ptrdiff_t within = left - v * LANES_F32;
-            window[v] = (vec_f32){0};
             for (ptrdiff_t r = 0; within > 0 && r < job->rows; r++)
-                window[v] += splat_f32(job->weight[r])
-                             * load_first(dtype, job->row[r] + offset + v * step, within);
+                window[0][v] += splat_f32(job->weight[r])
+                                * load_first(dtype, job->row[r] + row + v * step, within);
         }
+        if (deals) deal_pair_f32(dtype, window[0]);
         return;
     }
-#pragma GCC unroll 3
-    for (int v = 0; v < vectors; v++) window[v] = (vec_f32){0};
     for (ptrdiff_t r = 0; r < job->rows; r++) {
-        const char *p = job->row[r] + offset;
         const vec_f32 w = splat_f32(job->weight[r]);
+        const char *p = job->row[r] + row;
+#pragma GCC unroll 2
+        for (int i = 0; i < count; i++, p += apart * size) {
+            if (deals) {
+                vec_f32 pair[2];
+                load_pair_f32(dtype, p, pair);
+                window[i][0] += w * pair[0];
+                window[i][1] += w * pair[1];
+            } else {
 #pragma GCC unroll 3
-        for (int v = 0; v < vectors; v++)
-            window[v] += w * load_first(dtype, p + v * step, LANES_F32);
+                for (int v = 0; v < vectors; v++)
+                    window[i][v] += w * load_first(dtype, p + v * step, LANES_F32);
+            }
+        }
     }
 }
 
-INLINE vec_f32 sum_window_block(const int dtype, const int vectors, const int parts,
-                                const FusedRows *job, ptrdiff_t start, const int32_t *pattern,
-                                ptrdiff_t step, ptrdiff_t row) {
+/* What the positions of a part do at one of their steps. */
+typedef struct {
+    width_words places;
+    vec_f32 weight;
+    width_mask used;
+} WindowStep;
+
+/* Steps of a part at most: those of a position that reads a whole window. */
+enum { WINDOW_STEPS = WINDOW_VECTORS * LANES_F32 };
+
+/* The steps of a pattern, those of its parts by turns. */
+INLINE void take_steps(const int deals, const int parts, int steps, const int32_t *pattern, ptrdiff_t step,
+                       WindowStep *taken) {
     const int32_t *words = pattern + PATTERN_HEAD;
     const float *weight = (const float *)(words + 2 * parts * LANES_F32);
-    vec_f32 sum[2], window[3];
 #pragma GCC unroll 2
     for (int p = 0; p < parts; p++, words += 2 * LANES_F32) {
-        const ptrdiff_t first = start + pattern[BASES + p];
-        width_words places = load_words(words), steps = load_words(words + LANES_F32);
-        reduce_window(dtype, vectors, job, first, row + first * element_size(dtype), window);
-        sum[p] = (vec_f32){0};
-        for (int k = 0; k < pattern[MOST]; k++) {
-            sum[p] = add_step_of(pick_of_window(vectors, window, places),
-                                 weight + (k * parts + p) * LANES_F32, sum[p], steps, k);
+        width_words places = load_words(words), counts = load_words(words + LANES_F32);
+#pragma GCC unroll 4
+        for (int k = 0; k < steps; k++) {
+            const vec_f32 *weights = (const vec_f32 *)(weight + (k * parts + p) * LANES_F32);
+            taken[k * parts + p] = (WindowStep){deals ? dealt_places(places) : places, *weights,
+                                                lanes_beyond(counts, k)};
             places = add_to_places(places, (int)(parts * step));
         }
     }
-    return fold_parts(parts, sum);
+}
+
+/* The blocks from `block` on that have the same pattern, of `n` positions in all: two at a time, or the two
+ * parts of one, for what they have in common. That stays in registers where steps are `fixed`, not 0.
+ * Returns how many blocks that were. */
+INLINE ptrdiff_t sum_window_run(const int dtype, const int vectors, const int parts, const int fixed,
+                                const FusedRows *job, const ptrdiff_t *block, const int32_t *pattern,
+                                ptrdiff_t step, ptrdiff_t row, ptrdiff_t n, char *dst) {
+    const int deals = dtype == BF16 && vectors == 2, steps = fixed ? fixed : pattern[MOST];
+    const ptrdiff_t size = element_size(dtype), same = block[1], whole = vectors * LANES_F32;
+    const ptrdiff_t base = pattern[BASES];
+    ptrdiff_t j = 0, apart = parts == 2 ? pattern[BASES + 1] - base : 0;
+    WindowStep taken[2 * WINDOW_STEPS];
+    vec_f32 sum[2], window[2][WINDOW_VECTORS];
+    take_steps(deals, parts, steps, pattern, step, taken);
+#define REDUCE(count, from, windows)                                                               \
+    reduce_windows(dtype, vectors, deals, count, job, from, apart, row, windows)
+    do {
+        const ptrdiff_t first = block[0] + base;
+        int count = parts;
+        if (parts == 1 && n - j >= 2 * LANES_F32 && block[3] == same) {
+            apart = block[2] - block[0];
+            count = job->extent - first - apart >= whole ? 2 : 1;
+        }
+        for (ptrdiff_t r = 0; r < job->asked_rows; r++)
+            prefetch_ahead(job->asked[r] + row + block[0] * size, job->near,
+                           count / parts * job->advance);
+        sum[0] = sum[1] = (vec_f32){0};
+        if (count == 2 && (parts == 1 || job->extent - first - apart >= whole)) {
+            REDUCE(2, first, window);
+#pragma GCC unroll 4
+            for (int k = 0; k < steps; k++)
+#pragma GCC unroll 2
+                for (int i = 0; i < 2; i++) {
+                    const WindowStep *s = taken + k * parts + i % parts;
+                    sum[i] = add_used(pick_of_window(vectors, window[i], s->places), s->weight, sum[i],
+                                      s->used);
+                }
+        } else {
+#pragma GCC unroll 2
+            for (int p = 0; p < parts; p++) {
+                REDUCE(1, first + p * apart, window);
+#pragma GCC unroll 4
+                for (int k = 0; k < steps; k++) {
+                    const WindowStep *s = taken + k * parts + p;
+                    sum[p] = add_used(pick_of_window(vectors, window[0], s->places), s->weight, sum[p],
+                                      s->used);
+                }
+            }
+        }
+        if (parts == 1 && count == 2) {
+            if (dtype == F32 && job->streams) stream_pair_f32(dtype, sum, dst);
+            else store_pair_f32(dtype, sum, dst);
+        } else {
+            sum[0] = fold_parts(parts, sum);
+            if (dtype == F32 && job->streams && n - j >= LANES_F32) STREAM_VECTOR(dst, sum[0]);
+            else store_first(dtype, sum[0], dst, n - j);
+        }
+        j += count / parts * LANES_F32;
+        dst += count / parts * LANES_F32 * size;
+        block += 2 * (count / parts);
+    } while (j < n && block[1] == same);
+#undef REDUCE
+    return (j + LANES_F32 - 1) / LANES_F32;
 }
 
 INLINE void sum_windows_for(const int dtype, const int vectors, const int parts,
-                            const FusedRows *job, const ptrdiff_t *block, const int32_t *patterns,
+                            const FusedRows *job, const ptrdiff_t *blocks, const int32_t *patterns,
                             ptrdiff_t step, ptrdiff_t n, char *result) {
-    const ptrdiff_t size = element_size(dtype), bytes = LANES_F32 * size;
+    const ptrdiff_t size = element_size(dtype);
+#define RUN(steps)                                                                                 \
+    sum_window_run(dtype, vectors, parts, steps, job, block, pattern, step, row, n - j, dst + j * size)
     for (ptrdiff_t i = 0; i < job->count; i++) {
-        const ptrdiff_t row = i * job->row_step;
+        const ptrdiff_t row = i * job->row_step, *block = blocks;
         char *dst = result + i * job->dst_step;
-        for (ptrdiff_t j = 0; j < n; j += LANES_F32, dst += bytes) {
-            const ptrdiff_t *at = block + j / LANES_F32 * 2, left = n - j;
-            for (ptrdiff_t r = 0; r < job->asked_rows; r++)
-                prefetch_ahead(job->asked[r] + row + at[0] * size, job->near, job->advance);
-            const vec_f32 sum = sum_window_block(dtype, vectors, parts, job, at[0],
-                                                 patterns + at[1], step, row);
-            if (dtype == F32 && job->streams && left >= LANES_F32) STREAM_VECTOR(dst, sum);
-            else store_first(dtype, sum, dst, left);
+        for (ptrdiff_t j = 0, done; j < n; j += done * LANES_F32, block += 2 * done) {
+            const int32_t *pattern = patterns + block[1];
+            if (pattern[MOST] == 2) done = RUN(2);
+            else if (pattern[MOST] == 3) done = RUN(3);
+            else if (parts == 1 && pattern[MOST] == 4) done = RUN(4);
+            else done = RUN(0);
         }
     }
+#undef RUN
 }
 
 /* dst[j] = the sum of position j, j < n, and as much of the next rows; see sum_blocks. */
