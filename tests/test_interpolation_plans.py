@@ -116,12 +116,13 @@ def test_bad_calls():
 @pytest.mark.parametrize("spread", ["whole", "rows", "channels"])
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 @pytest.mark.parametrize("lines", [True, False])
+@pytest.mark.parametrize(("src", "dst"), [((21, 37), (9, 18)), ((20, 96), (10, 48))])
 def test_results_stored_past_the_caches(
-    monkeypatch, dtype, channels, data_format, spread, mode, lines
+    monkeypatch, dtype, channels, data_format, spread, mode, lines, src, dst
 ):
     """Large results are stored in another way, bit for bit alike, and only where they belong."""
-    shape = (2, 21, 37, channels) if data_format == "NXC" else (2, channels, 21, 37)
-    of_dst = (2, 9, 18, channels) if data_format == "NXC" else (2, channels, 9, 18)
+    shape = (2, *src, channels) if data_format == "NXC" else (2, channels, *src)
+    of_dst = (2, *dst, channels) if data_format == "NXC" else (2, channels, *dst)
     diff_dst = random(of_dst, dtype)
     axis = {"whole": 0, "rows": -2, "channels": -1}[spread]
     room = list(shape)

@@ -257,7 +257,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     if width or phases:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
         # halves, which take longer to sum than to load, and always for those of phases.
-        spreads = phases is not None and phases.spread > 2
+        spreads = phases is not None and phases.spread > 1
         most = _STREAM_GROWTH if itemsize == 4 or spreads else 0 if fused else 1
         streams = streams and dst <= most * src
     if width:

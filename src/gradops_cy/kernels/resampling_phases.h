@@ -182,13 +182,28 @@ static void sum_phases(int dtype, int scale, int taps, const FusedRows *job, ptr
 #undef SUM
 }
 
-/* `fixed` as above. The taps are the weights of each lane, and words of ones where it has any. */
-INLINE void spread_phases_for(const int dtype, const int spread, const int fixed, const FusedRows *job,
-                              ptrdiff_t columns, char *result) {
+/* Two vectors of the result, whole ones, in as many rows. */
+INLINE void store_spread(const int dtype, int streams, const vec_f32 *pair, ptrdiff_t rows, char *dst,
+                         ptrdiff_t dst_step) {
+    _Alignas(64) char converted[2 * VECTOR_BYTES];
+    if (dtype != F32) store_pair_f32(dtype, pair, converted);
+    for (ptrdiff_t i = 0; i < rows; i++, dst += dst_step) {
+        if (dtype == F32 && streams) stream_pair_f32(dtype, pair, dst);
+        else if (dtype == F32) store_pair_f32(dtype, pair, dst);
+        else if (streams) STREAM_VECTOR(dst, *(const vec_f32 *)converted);
+        else *(vec_f32 *)dst = *(const vec_f32 *)converted;
+    }
+}
+
+/* `fixed` as above. The taps are the weights of each lane, and words of ones where it has any. Rows that
+ * read the same are stored `together`. */
+INLINE void spread_phases_for(const int dtype, const int spread, const int fixed, const int together,
+                              const FusedRows *job, ptrdiff_t columns, char *result) {
     const ptrdiff_t size = element_size(dtype), rows = fixed ? fixed : job->rows;
+    const ptrdiff_t count = together ? job->count : 1;
     const vec_f32 weight = *(const vec_f32 *)job->taps, zero = {0};
     const indices_f32 used = *(const indices_f32 *)(job->taps + LANES_F32);
-    for (ptrdiff_t i = 0; i < job->count; i++) {
+    for (ptrdiff_t i = 0; i < job->count; i += count) {
         const ptrdiff_t offset = i * job->row_step;
         char *dst = result + i * job->dst_step;
         for (ptrdiff_t y = 0; y < columns; y += LANES_F32) {
@@ -213,9 +228,14 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
             for (int p = 0; p < spread; p += 2, dst += 2 * LANES_F32 * size) {
                 const ptrdiff_t rest = left * spread - p * LANES_F32;
                 if (rest < 2 * LANES_F32) {
-                    if (rest > 0) store_first(dtype, part[p], dst, rest);
-                    if (rest > LANES_F32)
-                        store_first(dtype, part[p + 1], dst + LANES_F32 * size, rest - LANES_F32);
+                    for (ptrdiff_t j = 0; j < count; j++) {
+                        char *at = dst + j * job->dst_step;
+                        if (rest > 0) store_first(dtype, part[p], at, rest);
+                        if (rest > LANES_F32)
+                            store_first(dtype, part[p + 1], at + LANES_F32 * size, rest - LANES_F32);
+                    }
+                } else if (together) {
+                    store_spread(dtype, job->streams, part + p, count, dst, job->dst_step);
                 } else if (job->streams) {
                     stream_pair_f32(dtype, part + p, dst);
                 } else {
@@ -230,8 +250,9 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
 static void spread_phases(int dtype, int spread, const FusedRows *job, ptrdiff_t columns, char *dst) {
 #define SPREAD(dtype, spread)                                                                      \
     do {                                                                                           \
-        if (job->rows == 1) spread_phases_for(dtype, spread, 1, job, columns, dst);                \
-        else spread_phases_for(dtype, spread, 0, job, columns, dst);                               \
+        if (job->rows != 1) spread_phases_for(dtype, spread, 0, 0, job, columns, dst);             \
+        else if (job->row_step) spread_phases_for(dtype, spread, 1, 0, job, columns, dst);         \
+        else spread_phases_for(dtype, spread, 1, 1, job, columns, dst);                            \
     } while (0)
 #define BY_SPREAD(dtype)                                                                           \
     do {                                                                                           \
