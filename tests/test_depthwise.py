@@ -296,6 +296,32 @@ def test_which_strides_go_along_rows(transposed, strides, along):
     assert along_rows_of(problem, 16, False) == along
 
 
+@pytest.mark.parametrize(
+    ("stride", "kernel", "width", "dilation", "along", "columns"),
+    [
+        (8, 16, 16, 1, True, True),
+        (8, 16, 15, 1, False, True),
+        (8, 8, 112, 1, True, True),
+        (8, 12, 112, 1, True, False),  # half of the last stride's weights would be invented
+        (8, 16, 112, 2, True, False),
+        (4, 8, 16, 1, False, True),
+        (4, 8, 56, 1, True, True),
+    ],
+)
+def test_which_columns_are_lanes(stride, kernel, width, dilation, along, columns):
+    problem = replace(
+        DENSE,
+        transposed=True,
+        kernel=(1, kernel, kernel),
+        strides=(1, stride, stride),
+        dilations=(1, dilation, dilation),
+        diff_src=(1, 30, width),
+    )
+    assert along_rows_of(problem, 16, False) == along
+    assert _convolution_depthwise.strided(problem, 16) == columns
+    assert not _convolution_depthwise.strided(problem, stride // 2)
+
+
 @every_dtype
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("height", [1, 2, 3, 4, 5, 7, 9, 12])

@@ -165,6 +165,12 @@ class Choice:
         return depthwise and _convolution_depthwise.pairs_columns(self.problem, pairs)
 
     @property
+    def strided(self) -> bool:
+        """Whether lanes of DEPTHWISE are columns of diff_dst, those of a stride side by side."""
+        depthwise = self.kernel == DEPTHWISE and self.along_rows
+        return depthwise and _convolution_depthwise.strided(self.problem, self.lanes)
+
+    @property
     def row_pairs(self) -> bool:
         """Whether DEPTHWISE multiplies neighbouring rows of bfloat16 as one."""
         if self.kernel != DEPTHWISE or self.along_rows or (self.boxed and self.layout.accumulate):

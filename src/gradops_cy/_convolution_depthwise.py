@@ -9,10 +9,12 @@ from gradops_cy._convolution_taps import counts, out_steps
 from gradops_cy._processor import AMD_512
 from gradops_cy._rounding import odd, up
 
-# Strides of a transposed convolution whose columns are dealt out in registers, for less than it
-# costs to transpose (2 is not), and positions of a row below which to go through it costs more.
+# Strides of a transposed convolution whose columns, or their sums, are dealt out in registers, for
+# less than it costs to transpose (2 is not), and positions of a row up to which that costs less.
 DEALT = (4, 8)
 SHORT_ROW = 24
+# The stride for which sums of columns take no longer than boxes from so many positions on.
+WIDE_STRIDE, WIDE_STRIDE_ROW = 8, 16
 # What a vector takes beside its products, in vectors multiplied: in a row, of which short ones take
 # as long as so many; and in a box, where it is transposed and converted.
 ROW_VECTOR = 3.0
@@ -41,6 +43,8 @@ def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
     Then neighbours of a residue class read neighbouring columns, but last vectors have idle lanes.
     """
     width, stride = problem.diff_src[2], problem.strides[2]
+    if stride == WIDE_STRIDE and strided(problem, lanes):
+        return width >= WIDE_STRIDE_ROW
     if problem.transposed and stride > 1:
         return stride in DEALT and width > SHORT_ROW and width > 0.85 * up(width, lanes)
     if stride not in (1, row_classes(problem)):
@@ -57,6 +61,18 @@ def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
         floats = BOX_VECTOR_OF_AMD_512 if AMD_512 else BOX_VECTOR
         box = products + (BOX_VECTOR_OF_HALVES if problem.itemsize == 2 else floats)
     return row < 1.05 * box * positions / lanes
+
+
+def strided(problem: ConvProblem, lanes: int) -> bool:
+    """Return whether columns of diff_dst are multiplied as they are, by weights for each stride."""
+    stride, taps = problem.strides[2], problem.kernel[2]
+    divides = taps % stride == lanes % stride == 0
+    return problem.transposed and stride > 1 and problem.dilations[2] == 1 and divides
+
+
+def strided_sums(positions: int, taps: int, stride: int, lanes: int) -> int:
+    """Return the elements of what depthwise_strided.h sums of a row, before it is one."""
+    return 4 * ((up(positions, lanes) + lanes) * stride + up(taps, lanes))
 
 
 def window_pitch(positions: int, span: int, stride: int, lanes: int) -> int:

@@ -189,6 +189,7 @@ class Plan:
             "stride_columns": choice.stride_columns,
             "row_classes": choice.row_classes,
             "column_pairs": int(choice.column_pairs),
+            "strided": int(choice.strided),
             "row_pairs": int(choice.row_pairs),
             "packed_apart": cut.packed_apart,
             "streams_panels": int(self._streams_panels),

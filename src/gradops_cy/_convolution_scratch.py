@@ -7,7 +7,7 @@ from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradops_cy import _convolution_grouped, _convolution_scatter
-from gradops_cy._convolution_depthwise import PAIR_CHANNELS
+from gradops_cy._convolution_depthwise import PAIR_CHANNELS, strided_sums
 from gradops_cy._convolution_kernels import (
     COLUMNS,
     DEPTHWISE,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Bytes of a line of cache: results that are streamed lie in lines of scratch as in diff_src's.
 _LINE = 64
 # Words of depthwise_rows.h's Stencil.
-_STENCIL = 22
+_STENCIL = 26
 # Positions of a box that are transposed at a time: long runs of each channel, but in cache.
 BOX_RUN = 384
 
@@ -218,11 +218,15 @@ def _depthwise_need(cut: Cut) -> _Need:
     elif cut.stages:
         results = prod(map(mul, cut.block[1:], choice.out_steps[1:])) + _LINE // choice.size
     # The columns that taps read, a Stencil for classes beside each other, places and weights.
-    stencils = len(choice.residues) // choice.row_classes
+    stencils, taps = len(choice.residues) // choice.row_classes, 2 * len(choice.taps)
+    window = rows * cut.window_pitch + choice.lanes
+    if choice.strided:
+        taps += len(choice.taps) * choice.lanes // steps[2]
+        window += strided_sums(axes[2].block, len(axes[2].taps), steps[2], choice.lanes)
     return _Need(
-        window=rows * cut.window_pitch + choice.lanes,
+        window=window,
         results=results,
-        pointers=len(axes[2].taps) + _STENCIL * stencils + 2 * len(choice.taps),
+        pointers=len(axes[2].taps) + _STENCIL * stencils + taps,
         channels=1,
         sums=1,
     )

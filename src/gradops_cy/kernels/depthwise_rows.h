@@ -33,6 +33,10 @@ typedef struct {
     ptrdiff_t vectors;              /* ... in vectors of each class, */
     ptrdiff_t nv;                   /* ... so many of them in a tile; */
     ptrdiff_t last;                 /* the first position of the last tile */
+    /* Of depthwise_strided.h: */
+    ptrdiff_t stride, columns;      /* taps of the last axis, */
+    ptrdiff_t tap_rows;             /* and of the second, all of them */
+    void *sums;                     /* room for those of a row */
 } Stencil;
 
 #define STENCIL_MR 4

@@ -1,6 +1,6 @@
 # Depthwise convolution, lanes over the positions of a row: channels first, each channel by itself.
 
-cdef extern from "depthwise_rows.h" nogil:
+cdef extern from "depthwise_strided.h" nogil:
     ctypedef struct Stencil:
         Py_ssize_t first
         Py_ssize_t turns
@@ -18,11 +18,19 @@ cdef extern from "depthwise_rows.h" nogil:
         Py_ssize_t begin[2]
         Py_ssize_t end[2]
         const void *weights[2]
+        Py_ssize_t stride
+        Py_ssize_t columns
+        Py_ssize_t tap_rows
+        void *sums
     void pair_neighbours(const unsigned short *src, Py_ssize_t n, unsigned int *dst) noexcept
     void place_weights(int f64, int paired, const char *src, Py_ssize_t stride, Py_ssize_t taps,
                        const Py_ssize_t *place, void *dst) noexcept
+    void repeat_over_strides(int f64, const char *src, Py_ssize_t src_step, Py_ssize_t taps,
+                             Py_ssize_t stride, void *dst) noexcept
     void set_tiles(int dtype, Stencil *stencil, Py_ssize_t count) noexcept
     void run_stencil(int dtype, const Stencil *stencil, const void *window, Py_ssize_t rows,
+                     char *dst, Py_ssize_t dst_pitch) noexcept
+    void run_strided(int dtype, const Stencil *stencil, const void *window, Py_ssize_t rows,
                      char *dst, Py_ssize_t dst_pitch) noexcept
 
 
@@ -36,7 +44,7 @@ cdef struct Channels:
     Py_ssize_t height       # rows of the window that the second axis makes
     Py_ssize_t left         # elements of a row of the window before `low`: whole lines are stored
     Py_ssize_t bytes        # of a row of results
-    char *dealt             # with a stride, a row before it is dealt out
+    char *dealt             # with a stride, a row before it is dealt out, or sums that are
     Py_ssize_t *place       # [taps]: where they stand in:
     char *weights           # those of a channel
     Stencil *stencil        # [residue classes of a plane's rows], those of planes one after the other
@@ -124,6 +132,8 @@ cdef void set_stencil(const Work *work, const Channels *c, const Py_ssize_t *res
                 stencil.begin[number] = width.offset[first[2]] - c.lowest[2]
             stencil.end[number] = stencil.begin[number] + taps
             stencil.entries = max(stencil.entries, stencil.end[number])
+            stencil.stride, stencil.columns, stencil.tap_rows = width.in_step, taps, rows
+            stencil.sums = c.dealt
             place_taps(residue, stencil, rows, taps, c.place)
         residue += 5
 
@@ -147,12 +157,12 @@ cdef void begin_channels(const Work *work, const Task *task, const Scratch *s,
     c.stencil = <Stencil *> (offset + width.taps)
     c.place = <Py_ssize_t *> (c.stencil + work.classes // work.b.row_classes)
     c.weights = <char *> (c.place + work.taps)
+    entries = layers * c.height * pitch
+    c.dealt = s.window + entries * work.size
     for number in range(work.classes // work.b.row_classes):
         set_stencil(work, c, work.residue + 5 * number * work.b.row_classes, offset,
                     c.stencil + number)
     memset(c.weights, 0, work.taps * work.size)  # also the lower half of a tap without a neighbour
-    entries = layers * c.height * pitch
-    c.dealt = s.window + entries * work.size
     memset(s.window, 0, (entries + (pitch if width.in_step > 1 else 0)) * work.size)
 
 
@@ -180,14 +190,18 @@ cdef void load_channel(const Work *work, const Channels *c, Py_ssize_t group, co
     cdef Py_ssize_t layer, h
     cdef const char *src
     cdef char *row
-    place_weights(work.f64, work.b.column_pairs, work.weights + group * size,
-                  work.b.group_panel * size, work.taps, c.place, c.weights)
+    if work.b.strided:
+        repeat_over_strides(work.f64, work.weights + group * size, work.b.group_panel * size,
+                            work.taps, step, c.weights)
+    else:
+        place_weights(work.f64, work.b.column_pairs, work.weights + group * size,
+                      work.b.group_panel * size, work.taps, c.place, c.weights)
     for layer in range(c.high[0] - c.low[0]):
         src = x.data + layer * x.stride[2]
         row = s.window + ((c.low[0] + layer) * c.height + c.low[1]) * pitch * size
         if work.b.column_pairs:
             pair_rows(work, c, src, x.stride[3], row)
-        elif step == 1:
+        elif step == 1 or work.b.strided:
             load_rows(work.b.dtype, src, x.stride[3], c.high[1] - c.low[1], c.high[2] - c.low[2],
                       row + c.left * size, pitch)
         else:
@@ -202,11 +216,17 @@ cdef void compute_class_rows(const Work *work, const Channels *c, const Stencil 
                              const Scratch *s) noexcept nogil:
     """Compute rows of a residue class, `dst_pitch` apart; `window` is what they read, by rows."""
     cdef Py_ssize_t pitch = work.b.window_pitch * work.b.row_classes
+    cdef Py_ssize_t target_pitch = dst_pitch
+    cdef int dtype = work.b.dtype
+    cdef char *target = dst
     window += (c.left - c.low[2]) * work.size
-    if work.b.direct:
-        run_stencil(work.b.dtype, stencil, window, rows, dst, dst_pitch)
+    if not work.b.direct:
+        dtype, target, target_pitch = F64 if work.f64 else F32, s.result, pitch * work.size
+    if work.b.strided:
+        run_strided(dtype, stencil, window, rows, target, target_pitch)
     else:
-        run_stencil(F64 if work.f64 else F32, stencil, window, rows, s.result, pitch * work.size)
+        run_stencil(dtype, stencil, window, rows, target, target_pitch)
+    if not work.b.direct:
         store_rows(work.b.dtype, s.result, pitch, dst, dst_pitch, rows, c.count[2],
                    work.accumulate)
 
