@@ -157,6 +157,29 @@ def test_pickling(seed):
         assert same_bits(again(dy), plan(dy))
 
 
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("channels", [1, 8])
+@pytest.mark.parametrize("extent", [1, 6])
+def test_contiguous_arrays_are_what_is_prepared_for(extent, channels, data_format):
+    """Weights are packed once: not again by the first call."""
+    last = data_format == "NXC"
+    shape = (2, extent, extent, channels) if last else (2, channels, extent, extent)
+    plan = gradops_cy.convolution_backward_data_plan(
+        shape,
+        np.ones((3, 3, channels, channels), np.float32),
+        shape,
+        strides=[1, 1],
+        pads_begin=[1, 1],
+        pads_end=[1, 1],
+        dilations=[1, 1],
+        data_format=data_format,
+        weights_format="XIO",
+    )
+    before = list(plan._state[1])
+    plan(np.ones(shape, np.float32))
+    assert list(plan._state[1]) == before
+
+
 def test_attributes_are_settled():
     """A list that changes later, or one of NumPy integers, is pickled as it was."""
     strides, extents = [2], np.array([9])

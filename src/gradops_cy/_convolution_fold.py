@@ -104,7 +104,7 @@ def pays(problem: ConvProblem, fold: Pair, amx: bool) -> bool:
     if not amx:
         # Cycles for a position of diff_dst: pairs, and whole or half vectors of results.
         pairs, steps = (outputs + 1) // 2, prod(problem.strides)
-        folded = _taps(problem, fold) * pairs / 1.75 + 9 * steps
+        folded = _taps(problem, fold) * problem.kernel[0] * pairs / 1.75 + 9 * steps
         return folded < prod(problem.kernel) * pairs / 1.56 + 4 * steps
     # Cycles for a position of diff_dst: rows of tiles, its window, and results.
     products = _taps(problem, fold) * problem.kernel[0] * up(outputs, DEPTH) / DEPTH

@@ -168,13 +168,14 @@ class ConvolutionPlan:
     def _layout_in_c_order(self) -> Layout:
         """Return the layout of contiguous arrays."""
         form = self._form
-        last = form.channels_last
+        last, one_channel = form.channels_last, form.problem.diff_src_channels == 1
+        src_last = last or max(form.problem.diff_src) == 1
         return _convolution_plan.layout(
             last or max(form.problem.diff_dst) == 1,
-            last or max(form.problem.diff_src) == 1,
+            src_last,
             not last or form.problem.diff_dst_channels == 1,
-            not last or form.problem.diff_src_channels == 1,
-            last or form.problem.diff_src_channels == 1,
+            not last or one_channel,
+            last or (src_last and one_channel),
             form.problem.joinable,
             False,
         )

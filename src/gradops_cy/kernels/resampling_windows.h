@@ -185,7 +185,7 @@ INLINE ptrdiff_t sum_window_run(const int dtype, const int vectors, const int pa
         block += 2 * (count / parts);
     } while (j < n && block[1] == same);
 #undef REDUCE
-    return (j + LANES_F32 - 1) / LANES_F32;
+    return j / LANES_F32;
 }
 
 INLINE void sum_windows_for(const int dtype, const int vectors, const int parts,
