@@ -167,16 +167,18 @@ class ConvolutionPlan:
 
     def _layout_in_c_order(self) -> Layout:
         """Return the layout of contiguous arrays."""
-        form = self._form
-        last, one_channel = form.channels_last, form.problem.diff_src_channels == 1
-        src_last = last or max(form.problem.diff_src) == 1
+        problem, last = self._form.problem, self._form.channels_last
+        # Below rank 3 images are in the axes before those of one.
+        dst_last = last or max(problem.diff_dst[-problem.rank :]) == 1
+        src_last = last or max(problem.diff_src[-problem.rank :]) == 1
+        one_channel = problem.diff_src_channels == 1
         return _convolution_plan.layout(
-            last or max(form.problem.diff_dst) == 1,
+            dst_last,
             src_last,
-            not last or form.problem.diff_dst_channels == 1,
+            not last or problem.diff_dst_channels == 1,
             not last or one_channel,
             last or (src_last and one_channel),
-            form.problem.joinable,
+            problem.joinable,
             False,
         )
 
