@@ -95,10 +95,11 @@ def _taps(problem: ConvProblem, fold: Pair) -> float:
 
 
 def pays(problem: ConvProblem, fold: Pair, amx: bool) -> bool:
-    """Return whether blocks are faster: with AMX than a product of all taps, its columns added up.
+    """Return whether blocks are faster than what else has few channels, as fitted to layers.
 
-    Or vectors than with half of their lanes. As fitted to 35 layers in both layouts, and to 14.
-    Whatever the batch: the bits of a result should not depend on it.
+    With AMX that is a product of all taps whose columns are added up (35 layers in both layouts),
+    else vectors half of whose lanes are at work (11). Whatever the batch: the bits of a result
+    should not depend on it.
     """
     outputs, inputs = problem.output_channels, problem.input_channels
     if not amx:
