@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 import gradops_cy
-from gradops_cy import _arrays, _interpolation_call, _processor, _resampling_plan
+from gradops_cy import (
+    _arrays,
+    _interpolation_call,
+    _processor,
+    _resampling_fetching,
+    _resampling_plan,
+)
 from tests.cases import every_dtype, every_format
 from tests.tolerances import DTYPES
 
@@ -155,7 +161,7 @@ def test_fetching_does_not_change_a_bit(monkeypatch, dtype, shape, data_format, 
     diff_dst = random(of_dst, dtype)
     results = []
     for limit, amd in ((1 << 40, False), (0, True), (0, False)):
-        monkeypatch.setattr(_resampling_plan, "_FETCH_BYTES", limit)
+        monkeypatch.setattr(_resampling_fetching, "_FETCH_BYTES", limit)
         monkeypatch.setattr(_processor, "AMD", amd)
         monkeypatch.setattr(_interpolation_call, "_forms", {})
         keywords = {"mode": mode, "data_format": data_format, "num_threads": 2}
@@ -203,7 +209,7 @@ def test_one_pass_asks_for_rows(monkeypatch):
     monkeypatch.setattr(_resampling_plan, "_SLIDING_BYTES", 0)
     results = []
     for limit in (0, 1 << 60):
-        monkeypatch.setattr(_resampling_plan, "_FETCH_BYTES", limit)
+        monkeypatch.setattr(_resampling_fetching, "_FETCH_BYTES", limit)
         monkeypatch.setattr(_interpolation_call, "_forms", {})
         results.append(gradops_cy.interpolate_backward(shape, diff_dst, mode="linear").tobytes())
     assert results[0] == results[1]

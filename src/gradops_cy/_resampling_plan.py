@@ -25,6 +25,7 @@ import numpy as np
 from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
+from gradops_cy._resampling_fetching import fetching_of
 from gradops_cy._resampling_phases import phase_table, rows_alike
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
 from gradops_cy._resampling_width import WidthTable, chains, width_table
@@ -89,32 +90,6 @@ _CACHE_BYTES = 1 << 20
 # elements, in the type that computes, gathered to do so.
 _STREAM_GROWTH = 4
 _STAGE_ELEMENTS = 2048
-# Bytes of a diff_dst, more than a second-level cache holds, from which on rows are asked for before
-# they are summed, and how many bytes before.
-_FETCH_BYTES = 1 << 21
-_AHEAD_BYTES = {
-    "channels": 1 << 12 if _processor.AMD else 1 << 10,
-    "width": 1 << 12,
-    "rows": 0,
-}
-# The kernels that ask for rows in the first-level cache: on Zen 4 that takes the place of loads. On
-# Zen 5 all of a sum's rows are asked for no farther than this together, so that it holds them.
-_NEAR: frozenset[str] = frozenset()
-if _processor.ZEN5:
-    _NEAR = frozenset(_KERNEL_CODES)
-elif _isa.TIER == "amx":
-    _NEAR = frozenset({"channels", "width", "planes"})
-_NEAR_BYTES = 1 << 15
-# Rows that lie within a few kilobytes, which AMD's prefetchers up to Zen 4 do not follow (7 of 24
-# GB/s): what lies beyond a row's end is the next one, which is there already. Those of the next row
-# of the result are asked for instead, if they are not longer than this, and not longer than the
-# second in the first-level cache; phases and windows ask for those of as many rows of the result as
-# this, or as this many bytes hold. Nearest, with little to do between the loads, touches one after
-# the other, but on Zen 5.
-_NEXT_ROWS_BYTES = 1 << 16
-_NEXT_ROWS_NEAR_BYTES = 3 << 13
-_ROWS_AHEAD = 16
-_ROWS_AHEAD_BYTES = 1 << 14
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -279,7 +254,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     # Two rows of the result touch each row of many, which is read once for both.
     shares = phases is not None and phases.scale >= _SHARED_SCALE
     shares = shares and problem.mode == "linear"
-    fetching = _fetching(problem, "width" if shares else kernel, lanes, pixel, products)
+    fetching = fetching_of(problem, "width" if shares else kernel, lanes, pixel, products)
 
     # The tasks: whole blocks, about equal in what they load and store.
     rows = planes // pixel * problem.src[0] * problem.src[1]
@@ -413,41 +388,6 @@ def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> 
         pays = pays or problem.dst[2] > problem.src[2]
     computes = problem.load_dtype == problem.store_dtype != _F64
     return few and near and two and pays and computes
-
-
-def _fetching(
-    problem: ResampleProblem, kernel: str, lanes: int, pixel: int, products: int
-) -> dict[str, int]:
-    """Choose how diff_dst is read from memory: `ahead` and `touches` of the kernels.
-
-    A row of the result has up to `products` rows of diff_dst; positions have `pixel` elements.
-    """
-    itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
-    plane_bytes = math.prod(problem.dst) * itemsize
-    if problem.batch * problem.channels * plane_bytes < _FETCH_BYTES:
-        return {"ahead": 0, "touches": False}
-    touches = (
-        kernel == "width"
-        and _processor.AMD
-        and not _processor.ZEN5
-        and products * math.prod(problem.src[:2]) <= math.prod(problem.dst[:2])
-    )
-    next_rows = max(1, problem.dst[1] // problem.src[1]) * problem.dst[2] * pixel * itemsize
-    near = kernel in _NEAR
-    if kernel == "planes":
-        ahead = plane_bytes * lanes
-    elif kernel in ("phases", "windows"):
-        ahead = 2 * max(1, min(_ROWS_AHEAD, _ROWS_AHEAD_BYTES // next_rows))
-    elif touches:
-        ahead = 0
-    elif kernel == "width" and next_rows <= _NEXT_ROWS_BYTES:
-        ahead = up(next_rows, 64)
-        near = near and ahead <= _NEXT_ROWS_NEAR_BYTES
-    else:
-        ahead = _AHEAD_BYTES[kernel]
-        if _processor.ZEN5:
-            ahead = min(ahead, _NEAR_BYTES // products // 64 * 64)
-    return {"ahead": ahead + _kernels.NEAR if near and ahead else ahead, "touches": touches}
 
 
 def _kernel(problem: ResampleProblem, innermost: Innermost, *, permutes: bool) -> str:
