@@ -160,29 +160,24 @@ cdef void run_fused(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
 cdef void run_shared(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
     # Phases in two passes: rows of diff_dst are read once for the two of the result that they touch.
     cdef Workspace space = carve(job, memory)
-    cdef Py_ssize_t chunks = job.chunk_count, carried = 0, shared
+    cdef Py_ssize_t chunks = job.chunk_count, carried = 0
     cdef Span span = span_of(job, task % chunks)
-    cdef Py_ssize_t r = task // chunks * job.task_rows, n = span.y1 - span.y0
-    cdef Py_ssize_t r1 = min(r + job.task_rows, count_rows(job))
+    cdef Py_ssize_t r = task // chunks * job.task_rows
+    cdef Py_ssize_t left = min(job.task_rows, count_rows(job) - r)
     cdef Cursor at = cursor_at(job, r)
     cdef Row row, following = result_row(job, at.n, at.c, at.d, at.h)
+    cdef Py_ssize_t[CHUNK_WORDS] chunk
     cdef const char *loaded
     cdef float one = 1
     cdef FusedRows fused
     memset(&fused, 0, sizeof(FusedRows))
     fused.row, fused.weight, fused.rows, fused.count = &loaded, &one, 1, 1
     fused.taps, fused.origin, fused.extent = job.phases, span.y0 // job.scale, job.width.extent
-    while r < r1:
-        row, r = following, r + 1
-        shared = shared_rows(job, at.h, carried) if r < r1 else 0
-        step_on(job, &at)
-        if r < r1:
-            following = result_row(job, at.n, at.c, at.d, at.h)
-        if job.touches:
-            touch_rows(job, &row, span.y0, n, carried)
-        load_shared(job, &row, &following, carried, shared, span.y0, n, space.loaded,
-                    space.carried)
-        loaded, carried = space.loaded, shared
+    chunk[CHUNK_START], chunk[CHUNK_END] = span.y0, span.y1
+    while left > 0:
+        carried = load_group(job, &space, &row, &following, &at, 1, left, chunk, True, carried)
+        left -= 1
+        loaded = space.loaded
         sum_fused(job, F32, &fused, &span, space.summed)
         store_positions(job, &row, 1, span.x0, span.x1, space.summed)
         if carried:

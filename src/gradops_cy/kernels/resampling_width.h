@@ -180,7 +180,7 @@ INLINE vec_f32 sum_block(const float *src, ptrdiff_t step, const int32_t *patter
 typedef struct {
     __m512i places, next; /* of a tap, and of the tap after it in the same pair */
     __m512 weight[4];
-    __mmask16 used[4];
+    width_mask used[4];
 } Alike;
 
 INLINE Alike alike_of(int taps, const int32_t *pattern, ptrdiff_t step) {
@@ -191,7 +191,7 @@ INLINE Alike alike_of(int taps, const int32_t *pattern, ptrdiff_t step) {
 #pragma GCC unroll 4
     for (int k = 0; k < taps; k++) {
         a.weight[k] = _mm512_loadu_ps(pattern + PATTERN_HEAD + 32 + 16 * k);
-        a.used[k] = _mm512_cmpgt_epi32_mask(counts, _mm512_set1_epi32(k));
+        a.used[k] = lanes_beyond(counts, k);
     }
     return a;
 }

@@ -14,16 +14,6 @@ enum { WINDOW_VECTORS = 0, WINDOW_VECTORS_OF_PARTS = 0 };
 #endif
 
 #if defined(__AVX512F__)
-INLINE width_words add_to_places(width_words places, int step) {
-    return _mm512_add_epi32(places, _mm512_set1_epi32(step));
-}
-
-/* Where columns are that stand in their order, once the even ones are before the odd ones. */
-INLINE width_words dealt_places(width_words places) {
-    __m512i odd = _mm512_slli_epi32(_mm512_and_si512(places, _mm512_set1_epi32(1)), 4);
-    return _mm512_or_si512(_mm512_srli_epi32(places, 1), odd);
-}
-
 /* The elements of a window at `places`, which lie in `vectors`. */
 INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_words places) {
     if (vectors == 1) return (vec_f32)_mm512_permutexvar_ps(places, (__m512)window[0]);
@@ -33,15 +23,6 @@ INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_wo
     return (vec_f32)_mm512_mask_permutexvar_ps(x, last, places, (__m512)window[2]);
 }
 #elif defined(__AVX2__) && defined(__FMA__)
-INLINE width_words add_to_places(width_words places, int step) {
-    return _mm256_add_epi32(places, _mm256_set1_epi32(step));
-}
-
-INLINE width_words dealt_places(width_words places) {
-    __m256i odd = _mm256_slli_epi32(_mm256_and_si256(places, _mm256_set1_epi32(1)), 3);
-    return _mm256_or_si256(_mm256_srli_epi32(places, 1), odd);
-}
-
 INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_words places) {
     __m256 x = _mm256_permutevar8x32_ps((__m256)window[0], places);
 #pragma GCC unroll 2
@@ -55,6 +36,16 @@ INLINE vec_f32 pick_of_window(const int vectors, const vec_f32 *window, width_wo
 #endif
 
 #if defined(__AVX2__) && defined(__FMA__)
+INLINE width_words add_to_places(width_words places, int step) {
+    return (width_words)((indices_f32)places + step);
+}
+
+/* Where columns are that stand in their order, once the even ones are before the odd ones. */
+INLINE width_words dealt_places(width_words places) {
+    const indices_f32 place = (indices_f32)places;
+    return (width_words)(place >> 1 | (place & 1) * LANES_F32);
+}
+
 /* The columns of a window from `first` on, reduced; rows begin `row` bytes into those of the job. With
  * `apart` those of a second one as far on, both within the row. */
 INLINE void reduce_windows(const int dtype, const int vectors, const int deals, const int count,

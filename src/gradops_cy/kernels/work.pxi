@@ -163,8 +163,8 @@ cdef struct Blocking:
     int stride_columns  # DEPTHWISE: columns of diff_dst that are summed side by side; or 1
     int row_classes     # DEPTHWISE: residue classes of a row that are computed together; or 1
     int column_pairs    # DEPTHWISE: taps of neighbouring columns of bfloat16 are multiplied as one
-    int strided         # DEPTHWISE along rows: lanes are columns, those of a stride side by side
     int row_pairs       # DEPTHWISE: or those of neighbouring rows
+    int strided         # DEPTHWISE along rows: lanes are columns, those of a stride side by side
     int packed_apart    # unfolded taps that are packed by themselves; or 1
     int streams_panels  # packed weights go past the caches
     int weights_ahead   # runs of weights that are asked for before they are packed; or 0
