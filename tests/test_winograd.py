@@ -71,6 +71,14 @@ def transforms(case):
     return "Winograd" in plan_of(case, case.formatted(*case.arrays())[1]).describe()
 
 
+def assert_close_beside_largest(case, dy, weights):
+    """Allow errors beside the largest tap of a filter instead of each tap."""
+    exact, _ = case.exact(dy, weights)
+    largest = np.abs(weights).max(axis=(-2, -1), keepdims=True)
+    _, magnitude = case.exact(dy, np.broadcast_to(largest, weights.shape))
+    assert_close(case.ncx(case.call(*case.formatted(dy, weights))), exact, magnitude)
+
+
 @every_dtype
 @every_format
 @every_case
@@ -86,7 +94,10 @@ def test_layers(everywhere, case, data_format, dtype):
 def test_any_convolution(everywhere):
     @given(case=conv_cases())
     def check(case):
-        case.check()
+        if transforms(case):
+            assert_close_beside_largest(case, *case.arrays())
+        else:
+            case.check()
 
     check()
 
@@ -161,10 +172,7 @@ def test_errors_are_beside_the_largest_of_a_filter(everywhere, data_format):
     rng = np.random.default_rng(3)
     weights *= np.float32(10) ** rng.integers(-4, 5, weights.shape).astype(np.float32)
     dy *= rng.random(dy.shape) < 0.1
-    exact, _ = case.exact(dy, weights)
-    largest = np.broadcast_to(np.abs(weights).max(axis=(2, 3), keepdims=True), weights.shape)
-    _, magnitude = case.exact(dy, largest)
-    assert_close(case.ncx(case.call(*case.formatted(dy, weights))), exact, magnitude)
+    assert_close_beside_largest(case, dy, weights)
 
 
 def pays(lanes=8, **changes):
