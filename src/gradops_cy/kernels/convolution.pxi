@@ -116,25 +116,35 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, char *s
     return 1 - fine
 
 
+cdef inline Py_ssize_t digit(Py_ssize_t *number, Py_ssize_t base) noexcept nogil:
+    """Return the last digit of a number, and drop it."""
+    cdef Py_ssize_t last = number[0] % base
+    number[0] = number[0] // base
+    return last
+
+
 cdef Task task_of(const Work *work, Py_ssize_t number) noexcept nogil:
     cdef Task task
-    cdef Py_ssize_t ranges, split, axis
-    split = number % work.b.channel_splits
-    number = number // work.b.channel_splits
-    task.block_begin = work.blocks * split // work.b.channel_splits
-    task.block_end = work.blocks * (split + 1) // work.b.channel_splits
-    split = number % work.b.class_splits
-    number = number // work.b.class_splits
-    task.class_begin = work.classes * split // work.b.class_splits
-    task.class_end = work.classes * (split + 1) // work.b.class_splits
-    task.block = number
+    cdef Py_ssize_t ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
+    cdef Py_ssize_t blocks = work.axis[0].blocks * work.axis[1].blocks * work.axis[2].blocks
+    cdef Py_ssize_t splits = work.b.channel_splits
+    cdef Py_ssize_t axis, block, image
+    cdef Py_ssize_t split = 0 if work.apart else digit(&number, splits)
+    cdef Py_ssize_t classes = digit(&number, work.b.class_splits)
+    block = digit(&number, blocks)
+    if work.apart:
+        split = digit(&number, splits)
+    image = number
+    task.block = image * blocks + block
+    task.block_begin = work.blocks * split // splits
+    task.block_end = work.blocks * (split + 1) // splits
+    task.class_begin = work.classes * classes // work.b.class_splits
+    task.class_end = work.classes * (classes + 1) // work.b.class_splits
     for axis in range(2, -1, -1):
-        task.start[axis] = number % work.axis[axis].blocks * work.axis[axis].block
-        number = number // work.axis[axis].blocks
-    ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
-    task.group = number % ranges * work.b.task_groups
+        task.start[axis] = digit(&block, work.axis[axis].blocks) * work.axis[axis].block
+    task.group = digit(&image, ranges) * work.b.task_groups
     task.group_end = min(task.group + work.b.task_groups, work.b.groups)
-    task.image = number // ranges
+    task.image = image
     return task
 
 
@@ -305,6 +315,9 @@ cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, in
             unfit += multiply_share(work, thread, num_threads,
                                     space + thread * work.b.scratch_bytes)
         num_threads = 1
+    # Blocks at the borders have fewer products than others, ranges of channels all the same. One
+    # thread uses a block's window for all ranges, and so do all where filling it takes long.
+    work.apart = num_threads > 1 and work.taps > 1
     share_tasks(&tasks, number, num_threads)
     if num_threads == 1:  # a team of one takes longer than a small problem
         with nogil:

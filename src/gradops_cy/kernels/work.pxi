@@ -282,6 +282,7 @@ cdef struct Work:
     int f64
     int accumulate
     bint streams                    # direct results go past the caches
+    bint apart                      # ranges of channels one after the other, each with all blocks
     Py_ssize_t size                 # bytes of the type that sums
     Py_ssize_t window_size          # bytes of the type that multiplies
     Py_ssize_t panel_size           # bytes of an element of the panels: of two where they are paired
