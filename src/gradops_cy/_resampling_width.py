@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradops_cy._arrays import Array
+from gradops_cy._arrays import Array, aligned_bytes
 from gradops_cy._distinct import Ints, distinct
 from gradops_cy._resampling_axis import AxisTable
 
@@ -146,6 +146,9 @@ def width_table(
     sizes = sizes[representative]
     ends = np.cumsum(sizes)
     patterns = [words[b, :size] for b, size in zip(representative, sizes, strict=True)]
+    # Vectors of a pattern should not lie across two lines.
+    aligned = aligned_bytes(int(ends[-1]) * words.itemsize).view(words.dtype)
+    np.concatenate(patterns, out=aligned)
     blocks = np.stack((base, (ends - sizes)[same]), axis=1)
 
     per_chunk = len(base) if group > 1 else max(pixel, limit // lanes // pixel * pixel)
@@ -166,7 +169,7 @@ def width_table(
         group=group,
         chunks=np.array(rows, np.intp).ravel(),
         blocks=blocks.ravel(),
-        patterns=np.concatenate(patterns),
+        patterns=aligned,
         elements=elements,
         window=0 if len(whole) else int(words[:, _WINDOW].max()),
     )

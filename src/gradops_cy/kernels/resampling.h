@@ -82,6 +82,25 @@ INLINE void prefetch_ahead(const char *p, ptrdiff_t ahead, ptrdiff_t bytes) {
     }
 }
 
+/* Whether each row ends where the next one begins. */
+INLINE int are_joined(const char *const *row, ptrdiff_t rows, ptrdiff_t bytes) {
+    for (ptrdiff_t r = 1; r < rows; r++)
+        if (row[r] - row[r - 1] != bytes) return 0;
+    return 1;
+}
+
+/* The same for several rows from `offset` on. Those that are joined are asked for one after the other
+ * while all of them are read side by side: memory follows one stream better than several. */
+INLINE void prefetch_rows(const char *const *row, ptrdiff_t rows, int joined, ptrdiff_t offset,
+                          ptrdiff_t ahead, ptrdiff_t bytes) {
+    if (joined) {
+        prefetch_ahead(row[0] + rows * offset, ahead, rows * bytes);
+        return;
+    }
+#pragma GCC unroll 1
+    for (ptrdiff_t r = 0; r < rows; r++) prefetch_ahead(row[r] + offset, ahead, bytes);
+}
+
 #define REAL float
 #define VEC vec_f32
 #define LANES LANES_F32

@@ -54,14 +54,14 @@ INLINE void NAME(add_rows_vector)(int dtype, const char *const *row, const REAL 
 INLINE void NAME(add_rows_in)(int dtype, const char *const *row, const REAL *weight, ptrdiff_t rows,
                               ptrdiff_t ahead, ptrdiff_t n, REAL *dst, int add) {
     ptrdiff_t size = element_size(dtype), j = 0;
+    const int joined = ahead && are_joined(row, rows, n * size);
     /* A vector across two lines takes two loads: the second one begins where a line does. */
     if (dtype == F32 && rows >= 4 && !add && n >= 8 * LANES) {
         NAME(add_rows_vector)(dtype, row, weight, rows, 0, dst, LANES, 0);
         j = (-(intptr_t)row[0] & (VECTOR_BYTES - 1)) / size;
     }
     for (; j + 4 * LANES <= n; j += 4 * LANES) {
-        for (ptrdiff_t r = 0; ahead && r < rows; r++)
-            prefetch_ahead(row[r] + j * size, ahead, 4 * LANES * size);
+        if (ahead) prefetch_rows(row, rows, joined, j * size, ahead, 4 * LANES * size);
         NAME(add_rows_block)(dtype, 2, row, weight, rows, j * size, dst + j, add);
     }
     if (j + 2 * LANES <= n) {
@@ -98,6 +98,7 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
     const char *src[ROWS_OF_A_PLANE];
     VEC w[ROWS_OF_A_PLANE], w_next[ROWS_OF_A_PLANE];
     REAL *first = dst[0], *second = dst[1];
+    const int joined = ahead && are_joined(row, rows, n * size);
     for (ptrdiff_t r = 0; r < rows; r++) {
         src[r] = row[r];
         w[r] = SPLAT(weight[0][r]);
@@ -108,11 +109,11 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
         for (int v = 0; v < 4; v++) sum[v] = next[v] = (VEC){0};
         if (add) NAME(take_pairs)(dtype, 2, first + j, sum);
         if (add_next) NAME(take_pairs)(dtype, 2, second + j, next);
+        if (ahead) prefetch_rows(src, rows, joined, j * size, ahead, 2 * step);
 #pragma GCC unroll 8
         for (ptrdiff_t r = 0; r < rows; r++)
             for (int v = 0; v < 2; v++) {
                 LOAD_PAIR(dtype, src[r] + j * size + v * step, part);
-                if (ahead) prefetch_ahead(src[r] + j * size + v * step, ahead, step);
                 for (int i = 0; i < 2; i++) {
                     HOLD_VECTOR(part[i]);
                     sum[2 * v + i] += w[r] * part[i];
