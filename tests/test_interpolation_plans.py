@@ -122,7 +122,9 @@ def test_bad_calls():
 @pytest.mark.parametrize("spread", ["whole", "rows", "channels"])
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 @pytest.mark.parametrize("lines", [True, False])
-@pytest.mark.parametrize(("src", "dst"), [((21, 37), (9, 18)), ((20, 96), (10, 48))])
+@pytest.mark.parametrize(
+    ("src", "dst"), [((21, 37), (9, 18)), ((20, 96), (10, 48)), ((26, 40), (6, 10))]
+)
 def test_results_stored_past_the_caches(
     monkeypatch, dtype, channels, data_format, spread, mode, lines, src, dst
 ):

@@ -7,7 +7,7 @@
 from cpython.buffer cimport (PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
                              PyObject_GetBuffer)
 from cython.parallel cimport prange
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 include "tasks.pxi"
 include "tensor.pxi"
@@ -185,6 +185,11 @@ cdef Workspace carve(const Job *job, char *memory) noexcept nogil:
     return space
 
 
+cdef inline Py_ssize_t run_of(const Axis *axis, Py_ssize_t x) noexcept nogil:
+    # How many indices of diff_dst touch x.
+    return axis.first[x + 1] - axis.first[x]
+
+
 cdef char *place(const Tensor *tensor, Py_ssize_t n, Py_ssize_t c, Py_ssize_t d,
                  Py_ssize_t h) noexcept nogil:
     return (tensor.data + n * tensor.strides[0] + c * tensor.strides[1] + d * tensor.strides[2]
@@ -196,8 +201,7 @@ cdef inline Row result_row(const Job *job, Py_ssize_t n, Py_ssize_t c, Py_ssize_
     cdef Row row
     row.grads = place(&job.grads, n, c, job.depth.start[d], job.height.start[h])
     row.result = place(&job.result, n, c, d, h)
-    row.depth_count = job.depth.first[d + 1] - job.depth.first[d]
-    row.height_count = job.height.first[h + 1] - job.height.first[h]
+    row.depth_count, row.height_count = run_of(&job.depth, d), run_of(&job.height, h)
     row.depth_weights = job.weights + job.depth.first[d] * job.size
     row.height_weights = job.weights + job.height.first[h] * job.size
     return row

@@ -25,6 +25,30 @@ cdef void sum_columns_until(const Job *job, const Workspace *space, const Row *r
         x[0] = last
 
 
+cdef Py_ssize_t twin_rows(const Job *job, Py_ssize_t lanes, Py_ssize_t h,
+                          Py_ssize_t h1) noexcept nogil:
+    # How many rows of the result from h on are one and the same, as where the height shrinks: one is
+    # computed and the others are copies.
+    cdef const Axis *axis = &job.height
+    cdef Py_ssize_t count = run_of(axis, h), twin = h + 1
+    if (job.accumulate or not job.stores_directly
+            or job.result.strides[4] != lanes * job.store_size):
+        return 1
+    while twin < h1 and run_of(axis, twin) == count and (count == 0 or (
+            axis.start[twin] == axis.start[h]
+            and memcmp(job.weights + axis.first[h] * job.size,
+                       job.weights + axis.first[twin] * job.size, count * job.size) == 0)):
+        twin += 1
+    return twin - h
+
+
+cdef void repeat_row(const Job *job, char *row, Py_ssize_t bytes, Py_ssize_t twins) noexcept nogil:
+    # Copy a row of the result to those after it.
+    cdef Py_ssize_t i
+    for i in range(1, twins):
+        memcpy(row + i * job.result.strides[3], row, bytes)
+
+
 cdef void run_strip(const Job *job, Workspace *space, Stage *stage, Py_ssize_t n, Py_ssize_t c0,
                     Py_ssize_t lanes, Py_ssize_t d, Py_ssize_t h0, Py_ssize_t h1, Py_ssize_t x0,
                     Py_ssize_t x1) noexcept nogil:
@@ -33,14 +57,17 @@ cdef void run_strip(const Job *job, Workspace *space, Stage *stage, Py_ssize_t n
     cdef Py_ssize_t y0 = job.width.start[x0], y1 = columns_end(job, x1 - 1)
     # Of more than are stored, twice as many are loaded at a time: longer streams.
     cdef Py_ssize_t most = 2 * PIECE if x1 - x0 <= y1 - y0 else PIECE
-    cdef Py_ssize_t piece = max(<Py_ssize_t> 1, most // lanes), carried = 0, shared, h, x, y, end
-    cdef Py_ssize_t place
+    cdef Py_ssize_t piece = max(<Py_ssize_t> 1, most // lanes), carried = 0, shared, h = h0, x, y, end
+    cdef Py_ssize_t place, twins, step = job.result.strides[4]
     cdef Row row, following = result_row(job, n, c0, d, h0)
-    for h in range(h0, h1):
-        row, shared = following, 0
-        if h + 1 < h1:
-            shared = shared_rows(job, h, carried)
-            following = result_row(job, n, c0, d, h + 1)
+    while h < h1:
+        row, shared, twins = following, 0, twin_rows(job, lanes, h, h1)
+        if h + twins < h1:
+            shared = shared_rows(job, h, h + twins, carried)
+            following = result_row(job, n, c0, d, h + twins)
+        if job.streams and stage.twins != twins - 1:
+            flush(stage, stage.bytes)
+            stage.twins, stage.step = twins - 1, job.result.strides[3]
         x, y = x0, y0
         while x < x1:
             end = min(y + piece, y1)
@@ -49,9 +76,15 @@ cdef void run_strip(const Job *job, Workspace *space, Stage *stage, Py_ssize_t n
                         space.loaded + place, space.carried + place)
             y = end
             sum_columns_until(job, space, &row, lanes, y0, y, &x, x1, stage)
+        if not job.streams:
+            repeat_row(job, row.result + x0 * step, (x1 - x0) * step, twins)
         if shared:
             space.loaded, space.carried = space.carried, space.loaded
         carried = shared
+        h += twins
+    if stage.twins:
+        flush(stage, stage.bytes)
+        stage.twins = 0
 
 
 cdef void run_rows(const Job *job, const Workspace *space, Stage *stage, Py_ssize_t n,

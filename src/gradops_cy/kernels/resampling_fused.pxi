@@ -65,8 +65,7 @@ cdef Py_ssize_t first_new(const Axis *axis, Py_ssize_t x) noexcept nogil:
     # The first index of those that touch x that does not touch x - 1.
     if x == 0:
         return 0
-    return max(<Py_ssize_t> 0, axis.start[x - 1] + axis.first[x] - axis.first[x - 1]
-               - axis.start[x])
+    return max(<Py_ssize_t> 0, axis.start[x - 1] + run_of(axis, x - 1) - axis.start[x])
 
 
 cdef Py_ssize_t ask_rows(const Job *job, const Row *row, const Cursor *at, Py_ssize_t ahead,

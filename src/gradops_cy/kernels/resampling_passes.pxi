@@ -135,7 +135,7 @@ cdef Py_ssize_t block_end(const Job *job, Py_ssize_t x0, Py_ssize_t x1) noexcept
     cdef Py_ssize_t limit = job.width.start[x0] + job.columns, x = x0, run
     x1 = min(x1, x0 + job.columns)
     while x < x1:
-        run = job.width.first[x + 1] - job.width.first[x]
+        run = run_of(&job.width, x)
         if run > MAX_RUN or job.width.start[x] + run > limit:
             break
         x += 1
@@ -185,7 +185,7 @@ cdef void sum_block(const Job *job, const Workspace *space, const Row *rows, int
 
 cdef Py_ssize_t columns_end(const Job *job, Py_ssize_t x) noexcept nogil:
     # The end of the columns of diff_dst that column x of the result reads.
-    return job.width.start[x] + job.width.first[x + 1] - job.width.first[x]
+    return job.width.start[x] + run_of(&job.width, x)
 
 
 cdef void resample_rows(const Job *job, const Workspace *space, const Row *rows, int count,

@@ -15,15 +15,15 @@ cdef bint shares_rows(const Job *job, Py_ssize_t lanes) noexcept nogil:
             and (lanes == 1 or job.grads.strides[1] == job.load_size))
 
 
-cdef Py_ssize_t shared_rows(const Job *job, Py_ssize_t h, Py_ssize_t carried) noexcept nogil:
+cdef Py_ssize_t shared_rows(const Job *job, Py_ssize_t h, Py_ssize_t following,
+                            Py_ssize_t carried) noexcept nogil:
     # How many rows of a plane of diff_dst, the last that touch row h of the result and the first
-    # that touch the next one, may be read for both: not those that were carried here already.
-    cdef Py_ssize_t count = job.height.first[h + 1] - job.height.first[h], following, shared
-    if h + 1 == job.height.extent:
+    # that touch a following one, may be read for both: not those that were carried here already.
+    cdef Py_ssize_t count = run_of(&job.height, h), shared
+    if following == job.height.extent:
         return 0
-    following = job.height.first[h + 2] - job.height.first[h + 1]
-    shared = job.height.start[h] + count - job.height.start[h + 1]
-    return shared if 0 < shared <= min(count - carried, following) else 0
+    shared = job.height.start[h] + count - job.height.start[following]
+    return shared if 0 < shared <= min(count - carried, run_of(&job.height, following)) else 0
 
 
 cdef void load_shared(const Job *job, const Row *row, const Row *following, Py_ssize_t carried,

@@ -16,11 +16,12 @@ cpdef enum:
     CHUNK_BLOCK, CHUNK_FIRST, CHUNK_LAST, CHUNK_START, CHUNK_END, CHUNK_WORDS
 
 
-# Results that follow each other in memory, gathered to be streamed in whole lines.
+# Results that follow each other in memory, gathered to be streamed in whole lines, and as often again
+# to rows `step` bytes further on, which are the same.
 cdef struct Stage:
     char *buffer
     char *dst
-    Py_ssize_t bytes, capacity
+    Py_ssize_t bytes, capacity, twins, step
 
 
 cdef Stage begin_stage(const Workspace *space) noexcept nogil:
@@ -28,14 +29,17 @@ cdef Stage begin_stage(const Workspace *space) noexcept nogil:
     cdef Stage stage
     stage.buffer, stage.dst, stage.bytes = space.summed, NULL, 0
     stage.capacity = space.rows - space.summed - 64
+    stage.twins = stage.step = 0
     return stage
 
 
 cdef void flush(Stage *stage, Py_ssize_t bytes) noexcept nogil:
     # Stream the first bytes of what is staged.
+    cdef Py_ssize_t i
     if bytes == 0:
         return
-    stream(stage.buffer, stage.dst, bytes)
+    for i in range(stage.twins + 1):
+        stream(stage.buffer, stage.dst + i * stage.step, bytes)
     stage.dst += bytes
     stage.bytes -= bytes
     memmove(stage.buffer, stage.buffer + bytes, stage.bytes)
@@ -80,7 +84,7 @@ cdef Py_ssize_t load_group(const Job *job, Workspace *space, Row *rows, Row *fol
     for i in range(count):
         rows[i], shared, left = following[0], 0, left - 1
         if shares and left > 0:
-            shared = shared_rows(job, at.h, carried)
+            shared = shared_rows(job, at.h, at.h + 1, carried)
         step_on(job, at)
         if left > 0:
             following[0] = result_row(job, at.n, at.c, at.d, at.h)
