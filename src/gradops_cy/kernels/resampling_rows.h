@@ -89,11 +89,12 @@ INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *wei
 #undef ADD
 }
 
-/* The same for two results that share the rows, each of which is read once. Pointers and weights are
- * copied: what is stored could change them, and they would be loaded again for every block. */
+/* The same for two results that share the rows, each of which is read once. What is `ahead` of a block is
+ * asked for at once, or with each vector what is so far `apart`. Pointers and weights are copied: what is
+ * stored could change them, and they would be loaded again for every block. */
 INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *const *weight,
-                                ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, REAL *const *dst,
-                                int add, int add_next) {
+                                ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t apart, ptrdiff_t n,
+                                REAL *const *dst, int add, int add_next) {
     ptrdiff_t size = element_size(dtype), step = 2 * LANES * size, j = 0;
     const char *src[ROWS_OF_A_PLANE];
     VEC w[ROWS_OF_A_PLANE], w_next[ROWS_OF_A_PLANE];
@@ -114,6 +115,7 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
         for (ptrdiff_t r = 0; r < rows; r++)
             for (int v = 0; v < 2; v++) {
                 LOAD_PAIR(dtype, src[r] + j * size + v * step, part);
+                if (apart) prefetch_ahead(src[r] + j * size + v * step, apart, step);
                 for (int i = 0; i < 2; i++) {
                     HOLD_VECTOR(part[i]);
                     sum[2 * v + i] += w[r] * part[i];
@@ -137,12 +139,17 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
     }
 }
 
-/* The counts of whole scales are constants here too, and whether there is something to go on from. */
+/* The counts of whole scales are constants here too, and whether there is something to go on from. For
+ * bfloat16 a test with each vector takes as long as its conversion. */
 INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *const *weight,
                                 ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, REAL *const *dst,
                                 const int *add) {
 #define ADD(rows, add, add_next)                                                                   \
-    NAME(add_shared_in)(dtype, row, weight, rows, ahead, n, dst, add, add_next)
+    do {                                                                                           \
+        if (at_once) NAME(add_shared_in)(dtype, row, weight, rows, ahead, 0, n, dst, add, add_next); \
+        else NAME(add_shared_in)(dtype, row, weight, rows, 0, ahead, n, dst, add, add_next);       \
+    } while (0)
+    const int at_once = dtype == BF16 || (ahead && are_joined(row, rows, n * element_size(dtype)));
     int goes_on = add[0] && !add[1];
     if (rows == 1 && !add[0] && !add[1]) ADD(1, 0, 0);
     else if (goes_on && rows == 2) ADD(2, 1, 0);
