@@ -168,10 +168,22 @@ class ConvCase:
             reference.by_taps(np.abs(dy), np.abs(weights), self.src, **keywords),
         )
 
-    def check(self, *, view="contiguous", out_view=None, accumulate=False, large=False, **keywords):
-        """Compute from views, into a view where `out_view` names one, and compare."""
+    def check(
+        self,
+        *,
+        view="contiguous",
+        out_view=None,
+        accumulate=False,
+        large=False,
+        exact=None,
+        **keywords,
+    ):
+        """Compute from views, into a view where `out_view` names one, and compare.
+
+        `exact` is as :meth:`exact` returns it, by default that of the case.
+        """
         dy, weights = self.arrays()
-        exact, magnitude = _exact(replace(self, data_format="NCX"), large)
+        exact, magnitude = exact or _exact(replace(self, data_format="NCX"), large)
         arrays = [VIEWS[view](array) for array in self.formatted(dy, weights)]
         if out_view is not None:
             rng = np.random.default_rng(self.seed + 1)
