@@ -293,6 +293,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         task_rows = _kernels.ROW_LANES * max(1, int(_TASK_ELEMENTS / row_elements))
         tasks = -(-rows // task_rows) * -(-problem.src[2] // task_columns)
 
+    repeats = kernel == "channels" and problem.dst[1] < problem.src[1]
     whole = (dst, src) if kernel == "planes" else (0, 0)
     none = np.empty(0, np.intp)
     tables: dict[str, Array] = {
@@ -302,7 +303,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         "blocks": width.blocks if width else none,
         "patterns": width.patterns if width else none.astype(np.intc),
         "phases": phases.weights if phases else none.astype(np.float32),
-        "alike": rows_alike(axes[1], problem.dst[1]) if fused else none,
+        "alike": rows_alike(axes[1], problem.dst[1]) if fused or repeats else none,
     }
     workspace_bytes = _kernels.workspace_bytes(
         dtype.itemsize, lanes, columns, products, longest[2], *whole

@@ -7,7 +7,7 @@
 from cpython.buffer cimport (PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
                              PyObject_GetBuffer)
 from cython.parallel cimport prange
-from libc.string cimport memcmp, memcpy, memmove, memset
+from libc.string cimport memcpy, memmove, memset
 
 include "tasks.pxi"
 include "tensor.pxi"
@@ -111,11 +111,12 @@ cdef struct Job:
     # For WINDOWS: the vectors of one, and how many bytes of a row of diff_dst they lie apart.
     int window_vectors
     Py_ssize_t advance
-    # For both: whether they load and store tensors without a buffer; from each row of the result on,
-    # those that have the same weights and read at equal distances; or how many planes take turns.
+    # For both: whether they load and store tensors without a buffer; or how many planes take turns.
     bint direct
-    const Py_ssize_t *alike
     Py_ssize_t planes_at_once
+    # For both, and CHANNELS where the height shrinks: from each row of the result on, those that have
+    # the same weights and read at equal distances, which are none where it shrinks.
+    const Py_ssize_t *alike
     Tensor grads, result
     Py_ssize_t grads_extents[3]  # d, h, w
 
@@ -345,7 +346,7 @@ cdef class Resampling:
         if kernel == PHASES:
             job.phases = &phases[0]
             job.chunk_count = blocks_of(job.width.extent, task_columns)
-        if kernel == PHASES or kernel == WINDOWS:
+        if alike.shape[0]:
             job.alike = &alike[0]
         job.scale, job.spread, job.taps, job.window_vectors = scale, spread, taps, window_vectors
         job.advance = blocks_of(WIDTH_LANES * job.grads_extents[2],

@@ -29,17 +29,10 @@ cdef Py_ssize_t twin_rows(const Job *job, Py_ssize_t lanes, Py_ssize_t h,
                           Py_ssize_t h1) noexcept nogil:
     # How many rows of the result from h on are one and the same, as where the height shrinks: one is
     # computed and the others are copies.
-    cdef const Axis *axis = &job.height
-    cdef Py_ssize_t count = run_of(axis, h), twin = h + 1
-    if (job.accumulate or not job.stores_directly
+    if (job.grads_extents[1] >= job.height.extent or job.accumulate or not job.stores_directly
             or job.result.strides[4] != lanes * job.store_size):
         return 1
-    while twin < h1 and run_of(axis, twin) == count and (count == 0 or (
-            axis.start[twin] == axis.start[h]
-            and memcmp(job.weights + axis.first[h] * job.size,
-                       job.weights + axis.first[twin] * job.size, count * job.size) == 0)):
-        twin += 1
-    return twin - h
+    return min(job.alike[h], h1 - h)
 
 
 cdef void repeat_row(const Job *job, char *row, Py_ssize_t bytes, Py_ssize_t twins) noexcept nogil:

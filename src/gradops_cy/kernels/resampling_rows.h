@@ -89,17 +89,16 @@ INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *wei
 #undef ADD
 }
 
-/* The same for two results that share the rows, each of which is read once. What is `ahead` of a block is
- * asked for at once, or with each vector what is so far `apart`. Pointers and weights are copied: what is
- * stored could change them, and they would be loaded again for every block. */
+/* The same for two results that share the rows, each of which is read once. What is `ahead` is asked for a
+ * block `at_once`, or with each vector. Pointers and weights are copied: what is stored could change them,
+ * and they would be loaded again for every block. */
 INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *const *weight,
-                                ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t apart, ptrdiff_t n,
-                                REAL *const *dst, int add, int add_next) {
+                                ptrdiff_t rows, ptrdiff_t ahead, const int at_once, int joined,
+                                ptrdiff_t n, REAL *const *dst, int add, int add_next) {
     ptrdiff_t size = element_size(dtype), step = 2 * LANES * size, j = 0;
     const char *src[ROWS_OF_A_PLANE];
     VEC w[ROWS_OF_A_PLANE], w_next[ROWS_OF_A_PLANE];
     REAL *first = dst[0], *second = dst[1];
-    const int joined = ahead && are_joined(row, rows, n * size);
     for (ptrdiff_t r = 0; r < rows; r++) {
         src[r] = row[r];
         w[r] = SPLAT(weight[0][r]);
@@ -110,12 +109,12 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
         for (int v = 0; v < 4; v++) sum[v] = next[v] = (VEC){0};
         if (add) NAME(take_pairs)(dtype, 2, first + j, sum);
         if (add_next) NAME(take_pairs)(dtype, 2, second + j, next);
-        if (ahead) prefetch_rows(src, rows, joined, j * size, ahead, 2 * step);
+        if (at_once && ahead) prefetch_rows(src, rows, joined, j * size, ahead, 2 * step);
 #pragma GCC unroll 8
         for (ptrdiff_t r = 0; r < rows; r++)
             for (int v = 0; v < 2; v++) {
                 LOAD_PAIR(dtype, src[r] + j * size + v * step, part);
-                if (apart) prefetch_ahead(src[r] + j * size + v * step, apart, step);
+                if (!at_once && ahead) prefetch_ahead(src[r] + j * size + v * step, ahead, step);
                 for (int i = 0; i < 2; i++) {
                     HOLD_VECTOR(part[i]);
                     sum[2 * v + i] += w[r] * part[i];
@@ -146,10 +145,12 @@ INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *c
                                 const int *add) {
 #define ADD(rows, add, add_next)                                                                   \
     do {                                                                                           \
-        if (at_once) NAME(add_shared_in)(dtype, row, weight, rows, ahead, 0, n, dst, add, add_next); \
-        else NAME(add_shared_in)(dtype, row, weight, rows, 0, ahead, n, dst, add, add_next);       \
+        if (dtype == BF16 || joined) ADD_ASKING(1, rows, add, add_next);                           \
+        else ADD_ASKING(0, rows, add, add_next);                                                   \
     } while (0)
-    const int at_once = dtype == BF16 || (ahead && are_joined(row, rows, n * element_size(dtype)));
+#define ADD_ASKING(at_once, rows, add, add_next)                                                   \
+    NAME(add_shared_in)(dtype, row, weight, rows, ahead, at_once, joined, n, dst, add, add_next)
+    const int joined = ahead && are_joined(row, rows, n * element_size(dtype));
     int goes_on = add[0] && !add[1];
     if (rows == 1 && !add[0] && !add[1]) ADD(1, 0, 0);
     else if (goes_on && rows == 2) ADD(2, 1, 0);
@@ -157,6 +158,7 @@ INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *c
     else if (goes_on && rows == 8) ADD(8, 1, 0);
     else if (add[1] && rows == 8) ADD(8, 1, 1);
     else ADD(rows, add[0], add[1]);
+#undef ADD_ASKING
 #undef ADD
 }
 
