@@ -92,17 +92,16 @@ SMALL = [
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
 def test_one_plan_takes_all_layouts(case):
+    """As the operator does them: layouts may have kernels of their own, which add in another order."""
     dy, weights = case.formatted(*case.arrays())
     plan = plan_of(case, VIEWS["reversed"](weights))
-    expected = case.call(dy, weights)
     before = np.random.default_rng(1).standard_normal(case.shape).astype(dy.dtype)
-    added = case.call(dy, weights, out=before.copy(), accumulate=True)
     for make, place in itertools.product(VIEWS.values(), WRITEABLE.values()):
-        out = place(before.copy())
-        plan(make(dy), out, accumulate=True)
-        assert same_bits(np.ascontiguousarray(out), added)
-        plan(make(dy), out)
-        assert same_bits(np.ascontiguousarray(out), expected)
+        for accumulate in (True, False):
+            out, expected = place(before.copy()), place(before.copy())
+            case.call(make(dy), weights, out=expected, accumulate=accumulate)
+            plan(make(dy), out, accumulate=accumulate)
+            assert same_bits(np.ascontiguousarray(out), np.ascontiguousarray(expected))
 
 
 @pytest.mark.parametrize("view", VIEWS)

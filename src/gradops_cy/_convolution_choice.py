@@ -8,6 +8,7 @@ from math import prod
 from gradops_cy import (
     _convolution_depthwise,
     _convolution_fold,
+    _convolution_grouped,
     _convolution_split,
     _convolution_taps,
     _convolution_unfold,
@@ -40,6 +41,7 @@ from gradops_cy._convolution_kernels import (
     groups_abreast,
     groups_on_diagonal,
     lanes_of_a_group,
+    paired,
     pairs_channels,
     taps_beside,
     tiles_of,
@@ -223,6 +225,11 @@ class Choice:
         return self.over_groups and self.windowed and not self.along_rows
 
     @property
+    def entry_channels(self) -> int:
+        """Channels of diff_dst that an entry of GROUPED's rows holds for each group."""
+        return self.broadcast or _convolution_grouped.entry_channels(self.problem, self.lanes)
+
+    @property
     def panels_over_groups(self) -> bool:
         """Whether a row of the packed weights goes through all groups."""
         return self.over_groups and not self.broadcast
@@ -295,10 +302,10 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         else:
             beside = taps_beside(given, parts, tiles)
     along_rows = goes_along_rows(given, layout, tiles, kernel, parts, assumed)
-    paired = kernel == GROUPED and pairs_channels(given, tiles, assumed)
-    broadcast = lanes_of_a_group(given, tiles, paired) if kernel == GROUPED else 0
-    if paired:
-        problem = replace(given, diff_dst_channels=given.diff_dst_channels // 2)
+    in_pairs = kernel == GROUPED and pairs_channels(given, tiles, assumed)
+    broadcast = lanes_of_a_group(given, tiles, in_pairs) if kernel == GROUPED else 0
+    if in_pairs:
+        problem = paired(given)
     zero_first = _convolution_taps.zero_first(problem)
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
     plain = problem.dtype in (0, 3)
@@ -342,7 +349,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         diagonal=diagonal,
         fold=fold,
         beside=beside,
-        paired=paired,
+        paired=in_pairs,
         broadcast=broadcast,
         along_rows=along_rows,
         unfolds=unfolds,

@@ -352,11 +352,9 @@ class Cut:
     def ring_elements(self) -> int:
         """Elements of the rows that GROUPED spreads for one vector of lanes."""
         choice = self.choice
-        outputs = choice.problem.output_channels
-        if choice.broadcast:
-            outputs = -(-outputs // choice.broadcast)
+        rows = -(-choice.problem.output_channels // choice.entry_channels)
         lanes = choice.broadcast or choice.lanes
-        return _convolution_grouped.ring_elements(self.axes, outputs, lanes)
+        return _convolution_grouped.ring_elements(self.axes, rows, lanes)
 
     # -- scratch (see _convolution_scratch) -------------------------------------------------
 

@@ -7,12 +7,17 @@ from math import prod
 
 from gradops_cy._convolution_axis import Axis
 from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._processor import AMD, ZEN4
 from gradops_cy._rounding import up
+
+# Lanes among which a vector's instructions permute without an index in a register.
+QUAD = 4
 
 
 def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float) -> float:
     """Weigh lanes over many groups: what it takes to spread a vector is shared by its taps.
 
+    Two channels of diff_dst that are multiplied as one are one of `problem`.
     `few` tells that a group has few positions or strides, `move` what share is left of a kernel
     that has to change the layout.
     """
@@ -26,13 +31,31 @@ def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float
     taps = prod(problem.kernel) / 2
     # Vectors of diff_dst that hold the channels of one vector of lanes.
     vectors = max(1, problem.output_channels // inputs)
-    spread = vectors if vectors == 1 else 3 * vectors
+    quads = entry_channels(problem, lanes) > 1
+    spread = vectors if vectors == 1 else (1.25 if quads else 3) * vectors
     value = 0.92 * taps / (taps + spread) * total / up(total, lanes)
     if direct:
         return value
-    # Through boxes it is better, as measured, where COLUMNS has little to do for a group.
-    little = total >= lanes and (inputs <= 2 or (few and inputs <= 8))
-    return 1.0 if little and taps > 1 else value * move
+    # Through boxes it is better, as measured, where COLUMNS has little to do for a group. On Zen 4,
+    # which multiplies whole vectors in halves, half vectors are no better.
+    narrow, narrow_if_few = (2, 8) if ZEN4 else (3, lanes)
+    little = total >= lanes and (inputs <= narrow or (few and inputs <= narrow_if_few))
+    if little and taps > 1:
+        return 1.0
+    in_boxes = 0.95 if vectors == 1 else 0.8
+    return value * (max(move, in_boxes) if quads and not ZEN4 else move)
+
+
+def entry_channels(problem: ConvProblem, lanes: int) -> int:
+    """Return how many channels of each group an entry holds, for the tile to spread.
+
+    Four, where four lanes are always of one group, and what is spread serves the taps of a row. On
+    Intel vectors of 64 bytes are permuted where they are multiplied.
+    """
+    beside = AMD or lanes <= 2 * QUAD
+    shared = problem.kernel[2] > 2 * problem.strides[2] and problem.dilations[2] == 1
+    fits = problem.input_channels % QUAD == problem.output_channels % QUAD == 0 and lanes > QUAD
+    return QUAD if beside and shared and fits else 1
 
 
 def rings(axes: Sequence[Axis]) -> list[int]:
@@ -49,9 +72,9 @@ def _slots(axes: Sequence[Axis]) -> int:
     return prod(n or len(axis.taps) for n, axis in zip(rings(axes), axes, strict=False))
 
 
-def ring_elements(axes: Sequence[Axis], channels: int, lanes: int) -> int:
-    """Return the size of the rows that are spread for one vector of lanes."""
-    return _slots(axes) * channels * axes[2].window * lanes
+def ring_elements(axes: Sequence[Axis], rows: int, lanes: int) -> int:
+    """Return the size of what is spread for one vector of lanes, of a row so many rows."""
+    return _slots(axes) * rows * axes[2].window * lanes
 
 
 def pointers(axes: Sequence[Axis], classes: int, channels: int, vector_bytes: int) -> int:

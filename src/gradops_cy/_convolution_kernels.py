@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -99,6 +100,11 @@ def pairs_channels(problem: ConvProblem, tiles: Tiles, assumed: int) -> bool:
     vectors = problem.dtype == 2 and tiles.vector_pairs
     few = problem.input_channels < tiles.lanes and problem.output_channels % 2 == 0
     return vectors and few and assumed != NOTHING
+
+
+def paired(problem: ConvProblem) -> ConvProblem:
+    """Return the problem of which a channel of diff_dst is two."""
+    return replace(problem, diff_dst_channels=problem.diff_dst_channels // 2)
 
 
 def lanes_of_a_group(problem: ConvProblem, tiles: Tiles, pairs: bool) -> int:
@@ -262,7 +268,8 @@ def choose_kernel(
     ):
         few = prod(counts[1:]) <= 256 or not dense
         moved = sorting * (_moved(arithmetic, 0.4) if pairs else move)  # pairs are not converted
-        score = _convolution_grouped.score(problem, alone or lanes, direct, few, moved)
+        summed = paired(problem) if pairs else problem
+        score = _convolution_grouped.score(summed, alone or lanes, direct, few, moved)
         scores[GROUPED] = score * (DOT_RATE if pairs else 1)
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
         along = goes_along_rows(problem, layout, tiles, SCATTER, parts, assumed)

@@ -179,6 +179,7 @@ class Plan:
             "all_classes": int(cut.all_classes),
             "parts": choice.parts,
             "broadcast": choice.broadcast,
+            "entry_channels": choice.entry_channels,
             "paired": int(choice.paired),
             "abreast": choice.abreast,
             "checks": int(choice.checks),

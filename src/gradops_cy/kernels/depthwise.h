@@ -49,6 +49,7 @@ typedef struct {
     int flat;                       /* positions and channels are one, weights are repeated */
     /* Of grouped.h: the k's of each tap. */
     int broadcast;                  /* ... are scalars, for so many lanes; or vectors: 0 */
+    int quads;                      /* ... are spread by the tile, four from a vector */
     int paired;                     /* ... are pairs of bfloat16 */
     ptrdiff_t depth;
     ptrdiff_t source_pitch;         /* from k to k */

@@ -31,6 +31,7 @@ cdef extern from "depthwise.h" nogil:
         Py_ssize_t row_panel
         int flat
         int broadcast
+        int quads
         int paired
         Py_ssize_t depth
         Py_ssize_t source_pitch

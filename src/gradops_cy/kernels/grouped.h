@@ -8,24 +8,30 @@
  * Two bfloat16 channels of a group, where their products can be added at once, are one element of four
  * bytes: all of this with half the k's.
  *
- * Where a vector is of one group, the rows hold that group's channels as they are, and the tile
- * broadcasts them. */
+ * Where a quarter of 64 bytes is of one group, the rows hold four k's a vector, and the tile spreads each
+ * within the quarters: a quarter of the stores, and of the cache. Where a vector is of one group, the rows
+ * hold that group's channels as they are, and the tile broadcasts them. */
 #ifndef GRADOPS_GROUPED_H
 #define GRADOPS_GROUPED_H
 
 #include "depthwise.h"
 
-/* How the lanes of one vector are spread from a position of diff_dst: for each k, from `vectors`
- * vectors from channel start[k] on, lane l takes element index[k][l]. */
+/* How the lanes of one vector are spread from a position of diff_dst: for each row, from `vectors`
+ * vectors from channel start[row] on, lane l takes element index[row][l]. */
 typedef struct {
     ptrdiff_t depth;            /* k's: channels of diff_dst in a group */
+    ptrdiff_t columns;          /* k's that a row holds */
+    ptrdiff_t rows;             /* depth / columns */
     ptrdiff_t vectors;
     ptrdiff_t channels;         /* of diff_dst that may be read */
-    ptrdiff_t *start;           /* [depth] */
-    char *index;                /* [depth][lanes], integers of the computing type's size */
-    int common;                 /* all k's start at the same channel */
-    ptrdiff_t pitch;            /* bytes from k to k of what is spread */
+    ptrdiff_t *start;           /* [rows] */
+    char *index;                /* [rows][lanes], integers of the computing type's size */
+    int common;                 /* all rows start at the same channel */
+    ptrdiff_t pitch;            /* bytes from row to row of what is spread */
 } Spread;
+
+/* Lanes among which a vector's instructions permute without an index in a register. */
+enum { QUAD = 4 };
 
 /* Accumulators, the weights of three taps and what they multiply fill the register file. */
 #define GROUP_MR (VECTOR_REGISTERS == 32 ? 28 : 12)
@@ -50,8 +56,9 @@ typedef double vec_half_f64 __attribute__((vector_size(VECTOR_BYTES / 2), aligne
 
 typedef void (*group_fn)(const Span *, ptrdiff_t, char *, ptrdiff_t);
 
-/* What the tile multiplies: spread vectors, spread pairs of bfloat16, single channels or pairs of them. */
-enum { SPREAD, PAIRED, BROADCAST, BROADCAST_PAIRED };
+/* What the tile multiplies: spread vectors, spread pairs of bfloat16, either of them spread by itself, single
+ * channels or pairs of them. */
+enum { SPREAD, PAIRED, QUADS, QUADS_PAIRED, BROADCAST, BROADCAST_PAIRED };
 
 /* Positions that are loaded before any is stored. */
 #define SPREAD_AT_ONCE (VECTOR_REGISTERS / 4)
@@ -62,6 +69,7 @@ enum { SPREAD, PAIRED, BROADCAST, BROADCAST_PAIRED };
 #define SUM(x) x##_f32
 #define HALF(x) x##_half_f32
 #define HAVE_PAIRS (BF16_RATE > 0)
+#define HAVE_QUADS (VECTOR_BYTES > 16)
 #include "grouped_tiles.h"
 #define NAME(x) x##_f32
 #define SIZE 4
@@ -79,6 +87,7 @@ enum { SPREAD, PAIRED, BROADCAST, BROADCAST_PAIRED };
 #undef SUM
 #undef HALF
 #undef HAVE_PAIRS
+#undef HAVE_QUADS
 
 #define REAL double
 #define INT int64_t
@@ -86,6 +95,7 @@ enum { SPREAD, PAIRED, BROADCAST, BROADCAST_PAIRED };
 #define SUM(x) x##_f64
 #define HALF(x) x##_half_f64
 #define HAVE_PAIRS 0
+#define HAVE_QUADS (VECTOR_BYTES > 32)
 #include "grouped_tiles.h"
 #define NAME(x) x##_f64
 #define SIZE 8
@@ -97,6 +107,7 @@ enum { SPREAD, PAIRED, BROADCAST, BROADCAST_PAIRED };
 #undef SUM
 #undef HALF
 #undef HAVE_PAIRS
+#undef HAVE_QUADS
 
 static void plan_spread(int f64, Spread *s, ptrdiff_t inputs, ptrdiff_t first, ptrdiff_t lanes) {
     if (f64) plan_spread_f64(s, inputs, first, lanes);

@@ -3,6 +3,8 @@
 cdef extern from "grouped.h" nogil:
     ctypedef struct Spread:
         Py_ssize_t depth
+        Py_ssize_t columns
+        Py_ssize_t rows
         Py_ssize_t vectors
         Py_ssize_t channels
         Py_ssize_t *start
@@ -32,7 +34,7 @@ cdef struct LaneClass:
 # A task's tables and the spread rows of one vector of lanes.
 cdef struct Ring:
     LaneClass *classes
-    char *rows                  # [slot][k][entry][lane], or [slot][k / broadcast][entry][k % broadcast]
+    char *rows                  # [slot][k / entry_channels][entry][lane]
     Py_ssize_t slots
     Py_ssize_t row_bytes
     Py_ssize_t *held            # [slot]: the source row that it holds, or -1
@@ -59,12 +61,14 @@ cdef inline Py_ssize_t row_entry(const Work *work) noexcept nogil:
     return work.b.broadcast * work.size if work.b.broadcast else VECTOR_BYTES
 
 
+cdef inline Py_ssize_t rows_of_entries(const Work *work) noexcept nogil:
+    """Return how many rows of entries hold a group's channels of diff_dst."""
+    return (work.b.output_channels + work.b.entry_channels - 1) // work.b.entry_channels
+
+
 cdef inline Py_ssize_t row_bytes(const Work *work) noexcept nogil:
     """Return the size of a spread row."""
-    cdef Py_ssize_t entries = work.b.output_channels
-    if work.b.broadcast:
-        entries = (entries + work.b.broadcast - 1) // work.b.broadcast
-    return entries * work.axis[2].window * row_entry(work)
+    return rows_of_entries(work) * work.axis[2].window * row_entry(work)
 
 
 cdef inline Py_ssize_t panel_pitch(const Work *work) noexcept nogil:
@@ -185,6 +189,7 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
     span.depth, span.panel, span.source_pitch = s.depth, panel_pitch(work), s.pitch
     span.weight_pitch = s.depth * span.panel
     span.broadcast, span.paired = work.b.broadcast, work.b.paired
+    span.quads = not work.b.broadcast and work.b.entry_channels > 1
     span.dst_step = work.axis[2].out_step * y.stride[4]
     span.accumulate = work.accumulate and work.b.direct
     span.flat = 0
@@ -231,10 +236,11 @@ cdef int compute_grouped(const Work *work, const Task *task, int dtype, const Te
     cdef Spread s
     cdef Ring ring
     s.depth, s.channels = work.b.output_channels, readable
+    s.columns, s.rows = work.b.entry_channels, rows_of_entries(work)
     s.pitch = work.axis[2].window * row_entry(work)
     s.index = scratch.pointers
-    s.start = <Py_ssize_t *> (s.index + s.depth * VECTOR_BYTES)
-    ring = open_ring(work, task, y, scratch, <char *> (s.start + s.depth))
+    s.start = <Py_ssize_t *> (s.index + s.rows * VECTOR_BYTES)
+    ring = open_ring(work, task, y, scratch, <char *> (s.start + s.rows))
     for v in range((total + whole - 1) // whole):
         first = v * whole
         lanes = min(whole, total - first)

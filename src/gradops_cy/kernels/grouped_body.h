@@ -10,37 +10,40 @@
 static void NAME(plan_spread)(Spread *s, ptrdiff_t inputs, ptrdiff_t first, ptrdiff_t lanes) {
     ptrdiff_t low = first / inputs * s->depth;
     ptrdiff_t high = (first + lanes - 1) / inputs * s->depth;
-    s->vectors = (high - low) / LANES + 1;
+    s->vectors = (high + s->columns - 1 - low) / LANES + 1;
     INT channel[LANES];
     s->common = high + s->depth - low <= s->vectors * LANES;
     for (ptrdiff_t l = 0; l < LANES; l++)
         channel[l] = l < lanes ? (INT)((first + l) / inputs * s->depth - low) : 0;
-    for (ptrdiff_t k = 0; k < s->depth; k++) {
+    for (ptrdiff_t row = 0, k = 0; row < s->rows; row++, k += s->columns) {
         /* No further than the last channel, where whole vectors allow it. */
         ptrdiff_t start = s->channels - s->vectors * LANES;
         if (start < 0) start = 0;
         ptrdiff_t wanted = s->common ? low : low + k;
         if (start > wanted) start = wanted;
-        s->start[k] = start;
+        s->start[row] = start;
         for (ptrdiff_t l = 0; l < LANES; l++)
-            ((INT *)s->index)[k * LANES + l] = channel[l] + (INT)(low + k - start);
+            ((INT *)s->index)[row * LANES + l] = channel[l] + (INT)(low + k + l % s->columns - start);
     }
 }
-
-INLINE VEC NAME(permute)(VEC v, IVEC index) {
-#if defined(__clang__)
-    VEC r;
-    for (int l = 0; l < LANES; l++) r[l] = v[index[l] & (LANES - 1)];
-    return r;
-#else
-    return __builtin_shuffle(v, index);
 #endif
+
+/* Entries `at` and on. A load whose address is that of a store on its way, but for the page, waits for it: so
+ * many loads come before the stores. */
+INLINE void NAME(spread_at_once)(const int count, const IVEC *index, const char *src, ptrdiff_t step,
+                                 char *const *to, ptrdiff_t at) {
+    VEC x[SPREAD_AT_ONCE];
+    UNROLL for (int i = 0; i < SPREAD_AT_ONCE; i++, src += step) {
+        x[i] = NAME(read)(src, LANES);
+        HOLD_VECTOR(x[i]);
+    }
+    UNROLL for (int k = 0; k < count; k++)
+        UNROLL for (int i = 0; i < SPREAD_AT_ONCE; i++)
+            ((VEC *)to[k])[at + i] = SUM(permute)(x[i], index[k]);
 }
 
-#endif
-
-/* dst[k][entry] = the lanes' k-th channels at `entries` positions `step` bytes apart, for `count` k's
- * from `first` on: one vector is read and permuted for each, or one for all. */
+/* dst[row][entry] = the lanes' channels of that row at `entries` positions `step` bytes apart, for `count`
+ * rows from `first` on: one vector is read and permuted for each, or one for all. */
 INLINE void NAME(spread_few)(const int count, const int common, const Spread *s, ptrdiff_t first,
                              const char *src, ptrdiff_t step, ptrdiff_t entries, char *dst) {
     IVEC index[4];
@@ -52,16 +55,14 @@ INLINE void NAME(spread_few)(const int count, const int common, const Spread *s,
         to[k] = dst + k * s->pitch;
     }
     ptrdiff_t e = 0;
-    /* A load whose address is that of a store on its way, but for the page, waits for it: so eight. */
     for (; common && e + SPREAD_AT_ONCE <= entries; e += SPREAD_AT_ONCE) {
-        VEC x[SPREAD_AT_ONCE];
-        UNROLL for (int i = 0; i < SPREAD_AT_ONCE; i++, from[0] += step) {
-            x[i] = NAME(read)(from[0], LANES);
-            HOLD_VECTOR(x[i]);
-        }
-        UNROLL for (int k = 0; k < count; k++)
-            UNROLL for (int i = 0; i < SPREAD_AT_ONCE; i++)
-                ((VEC *)to[k])[e + i] = SUM(permute)(x[i], index[k]);
+        NAME(spread_at_once)(count, index, from[0], step, to, e);
+        from[0] += SPREAD_AT_ONCE * step;
+    }
+    if (common && e > 0 && e < entries) {   /* some of them once more */
+        ptrdiff_t again = e + SPREAD_AT_ONCE - entries;
+        NAME(spread_at_once)(count, index, from[0] - again * step, step, to, e - again);
+        e = entries;
     }
     for (; e < entries; e++) {
         VEC x = NAME(read)(from[0], LANES);
@@ -73,7 +74,7 @@ INLINE void NAME(spread_few)(const int count, const int common, const Spread *s,
     }
 }
 
-/* The same for one k that several vectors hold, or a part of one. */
+/* The same for one row that several vectors hold, or a part of one. */
 static void NAME(spread_wide)(const Spread *s, ptrdiff_t k, const char *src, ptrdiff_t step,
                               ptrdiff_t entries, char *dst) {
     const IVEC index = *(const IVEC *)(s->index + k * VECTOR_BYTES);
@@ -90,35 +91,42 @@ static void NAME(spread_wide)(const Spread *s, ptrdiff_t k, const char *src, ptr
     }
 }
 
-static void NAME(spread)(const Spread *s, const char *src, ptrdiff_t step, ptrdiff_t entries,
+INLINE void NAME(spread)(const Spread *s, const char *src, ptrdiff_t step, ptrdiff_t entries,
                          char *dst) {
     ptrdiff_t k = 0;
     if (s->vectors > 1 || s->channels < LANES)
-        for (; k < s->depth; k++)
+        for (; k < s->rows; k++)
             NAME(spread_wide)(s, k, src, step, entries, dst + k * s->pitch);
-    for (; k + 4 <= s->depth; k += 4) {
+    for (; k + 4 <= s->rows; k += 4) {
         if (s->common) NAME(spread_few)(4, 1, s, k, src, step, entries, dst + k * s->pitch);
         else NAME(spread_few)(4, 0, s, k, src, step, entries, dst + k * s->pitch);
     }
-    if (k + 2 <= s->depth) {
-        NAME(spread_few)(2, 0, s, k, src, step, entries, dst + k * s->pitch);
+    if (k + 2 <= s->rows) {
+        if (s->common) NAME(spread_few)(2, 1, s, k, src, step, entries, dst + k * s->pitch);
+        else NAME(spread_few)(2, 0, s, k, src, step, entries, dst + k * s->pitch);
         k += 2;
     }
-    if (k < s->depth) NAME(spread_few)(1, 0, s, k, src, step, entries, dst + k * s->pitch);
+    if (k < s->rows) NAME(spread_few)(1, 1, s, k, src, step, entries, dst + k * s->pitch);
 }
 
 /* Sums are written where they belong if that takes no more than a store. */
 static void NAME(group_span)(const Span *span, ptrdiff_t first, ptrdiff_t positions, ptrdiff_t lanes,
                              char *dst) {
-    VEC sums[GROUP_MR];
+    _Alignas(VECTOR_BYTES) VEC sums[GROUP_MR];  /* to be loaded as they were stored */
     const group_fn *tile = SUM(tiles_SPREAD);
     ptrdiff_t tiles = (positions + GROUP_MR - 1) / GROUP_MR, j = 0;
+#if HAVE_QUADS
+    if (span->quads) tile = SUM(tiles_QUADS);
+#endif
     if (span->broadcast) tile = SUM(tiles_BROADCAST);
 #if HAVE_HALF_VECTORS
     if (span->broadcast == LANES / 2) tile = SUM(tiles_BROADCAST_half);
 #endif
 #if HAVE_PAIRS
-    if (span->paired) tile = span->broadcast ? SUM(tiles_BROADCAST_PAIRED_half) : SUM(tiles_PAIRED);
+    if (span->paired) {
+        tile = span->quads ? SUM(tiles_QUADS_PAIRED) : SUM(tiles_PAIRED);
+        if (span->broadcast) tile = SUM(tiles_BROADCAST_PAIRED_half);
+    }
 #endif
     const ptrdiff_t whole = span->broadcast ? span->broadcast : LANES;
     const int in_place = SIZE == sizeof(REAL) && lanes == whole && !span->accumulate;

@@ -4,15 +4,13 @@
 #define UNROLL _Pragma("GCC unroll 32")
 
 /* `width` taps that lie next to each other: what an entry holds is loaded once for all of them. */
-#define SLIDE(width)                                                                               \
-    for (ptrdiff_t k = 0; k < span->depth; k++) {                                                  \
-        const char *from = source + k % columns * sizeof(REAL);                                    \
-        if ((k + 1) % columns == 0) source += span->source_pitch;                                  \
+#define STEP(width, from, k, column)                                                               \
+    {                                                                                              \
         VEC w[width];                                                                              \
         UNROLL for (int t = 0; t < width; t++)                                                     \
-            w[t] = *(const VEC *)(weight + t * span->weight_pitch + k * span->panel);              \
+            w[t] = *(const VEC *)(weight + t * span->weight_pitch + (k) * span->panel);            \
         UNROLL for (int e = 0; e < mr + width - 1; e++) {                                          \
-            VEC x = TILE(of_entry)(kind >= BROADCAST, from + e * (ptrdiff_t)sizeof(VEC));          \
+            VEC x = TILE(of_entry)(kind, column, (from) + e * (ptrdiff_t)sizeof(VEC));             \
             HOLD_VECTOR(x);                                                                        \
             UNROLL for (int t = 0; t < width; t++)                                                 \
                 if (e >= t && e - t < mr) {                                                        \
@@ -21,9 +19,34 @@
                 }                                                                                  \
         }                                                                                          \
     }
+/* Without this the compiler would keep a quad's entries, on the stack, from one step to the next. */
+#define QUAD_STEP(width, column)                                                                   \
+    HOLD(source);                                                                                  \
+    HOLD(weight);                                                                                  \
+    STEP(width, source, k + column, column)
+#define SLIDE(width)                                                                               \
+    for (ptrdiff_t k = 0; quads && k < span->depth; k += QUAD, source += span->source_pitch) {     \
+        QUAD_STEP(width, 0)                                                                        \
+        QUAD_STEP(width, 1)                                                                        \
+        QUAD_STEP(width, 2)                                                                        \
+        QUAD_STEP(width, 3)                                                                        \
+    }                                                                                              \
+    for (ptrdiff_t k = 0; !quads && k < span->depth; k++) {                                        \
+        STEP(width, source + k % columns * sizeof(REAL), k, 0)                                     \
+        if ((k + 1) % columns == 0) source += span->source_pitch;                                  \
+    }
 
-INLINE VEC TILE(of_entry)(const int broadcast, const char *entry) {
-    if (broadcast) return *(const REAL *)entry - (VEC){0};
+/* An entry of its own for each k, or the k of its `column`. */
+INLINE VEC TILE(of_entry)(const int kind, const int column, const char *entry) {
+    if (kind >= BROADCAST) return *(const REAL *)entry - (VEC){0};
+#if WHOLE
+    if (kind >= QUADS) {
+        SUM(indices) index;
+        UNROLL for (int l = 0; l < LANES; l++) index[l] = l / QUAD * QUAD + column;
+        return SUM(permute)(*(const VEC *)entry, index);
+    }
+#endif
+    (void)column;
     return *(const VEC *)entry;
 }
 
@@ -44,7 +67,8 @@ INLINE VEC TILE(add_pairs)(VEC sum, VEC w, VEC x) {
 INLINE void TILE(group_tile)(const int mr, const int kind, const Span *span, ptrdiff_t first,
                              char *dst, ptrdiff_t dst_step) {
     VEC acc[GROUP_MR];
-    const int pairs = kind == PAIRED || kind == BROADCAST_PAIRED;
+    const int pairs = kind == PAIRED || kind == QUADS_PAIRED || kind == BROADCAST_PAIRED;
+    const int quads = kind == QUADS || kind == QUADS_PAIRED;
     /* k's of an entry */
     const ptrdiff_t columns = kind >= BROADCAST ? sizeof(VEC) / sizeof(REAL) : 1;
     UNROLL for (int m = 0; m < mr; m++) acc[m] = (VEC){0};
@@ -85,8 +109,12 @@ TILES(BROADCAST)
 #if WHOLE
 TILES(SPREAD)
 #endif
+#if WHOLE && HAVE_QUADS
+TILES(QUADS)
+#endif
 #if HAVE_PAIRS && WHOLE
 TILES(PAIRED)
+TILES(QUADS_PAIRED)
 #elif HAVE_PAIRS
 TILES(BROADCAST_PAIRED)
 #endif
@@ -94,5 +122,7 @@ TILES(BROADCAST_PAIRED)
 #undef ENTRY
 #undef TILES
 #undef SLIDE
+#undef QUAD_STEP
+#undef STEP
 #undef UNROLL
 #undef VEC

@@ -152,6 +152,7 @@ cdef struct Blocking:
     int all_classes     # of its positions are a task's
     int parts           # of bf16, that DOT tiles multiply: more than one for f16 and f32, or 0
     int broadcast       # GROUPED: lanes of a vector that is of one group, all or half of them; or 0
+    int entry_channels  # GROUPED: channels of diff_dst that an entry of a row holds for each group
     int paired          # GROUPED: two channels of diff_dst, of bfloat16, are multiplied as one
     int abreast         # DOT: groups that are taken for one; or 1
     int checks          # DOT, PAIRS: sums have to be finite
