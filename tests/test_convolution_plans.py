@@ -92,7 +92,7 @@ SMALL = [
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
 def test_one_plan_takes_all_layouts(case):
-    """As the operator does them: layouts may have kernels of their own, which add in another order."""
+    """Layouts may have kernels of their own, which add in another order."""
     dy, weights = case.formatted(*case.arrays())
     plan = plan_of(case, VIEWS["reversed"](weights))
     before = np.random.default_rng(1).standard_normal(case.shape).astype(dy.dtype)
