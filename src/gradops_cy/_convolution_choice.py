@@ -43,6 +43,7 @@ from gradops_cy._convolution_kernels import (
     lanes_of_a_group,
     paired,
     pairs_channels,
+    reads_in_place,
     taps_beside,
     tiles_of,
     writes_whole_rows,
@@ -327,7 +328,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         windowed = not layout.diff_dst_channels_last or problem.output_channels % 2 > 0
     if kernel == COLUMNS:
         direct = plain and writes_whole_rows(problem, layout) and not layout.accumulate
-        windowed = not (direct and problem.pointwise and layout.diff_dst_rows)
+        windowed = not (direct and reads_in_place(problem, layout, tiles))
     if kernel == DOT:
         # A tile's whole sum is rounded at once (without taps there are no tiles).
         direct = layout.diff_src_channels_last and len(work.taps) > 0

@@ -12,6 +12,8 @@ from gradops_cy._rounding import up
 
 # Lanes among which a vector's instructions permute without an index in a register.
 QUAD = 4
+# Elements of a group's rows that do not stay in the first-level cache, too many for few taps.
+LARGE_ROWS, FEW_TAPS = 1 << 13, 9
 
 
 def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float) -> float:
@@ -27,7 +29,12 @@ def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float
         # the rows, which the ROWS kernel can do without.
         slides = problem.kernel[2] > 1 and problem.dilations[2] == 1
         value = 1.3 if slides or (direct and problem.dtype in (1, 2)) else 0.8
-        return value if direct else value * max(move, 0.6 if few else 0.0)
+        if not direct:
+            value *= max(move, 0.6 if few else 0.0)
+            rows = prod(problem.kernel[:2]) * problem.output_channels * problem.diff_dst[2]
+            if rows > LARGE_ROWS and not few and prod(problem.kernel) <= FEW_TAPS:
+                value *= 0.7
+        return value
     taps = prod(problem.kernel) / 2
     # Vectors of diff_dst that hold the channels of one vector of lanes.
     vectors = max(1, problem.output_channels // inputs)

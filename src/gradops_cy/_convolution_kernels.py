@@ -33,6 +33,8 @@ DOT_RATE = 1.8
 # bfloat16 parts, or with zeros of other groups or pixels, are finite, that the weights are, or
 # nothing.
 MODERATE, FINITE, NOTHING = range(3)
+# Bytes that caches move, and from which on addresses meet in the same places of the first.
+LINE, PAGE = 64, 4096
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
 BESIDE = 64
 
@@ -201,6 +203,17 @@ def writes_whole_rows(problem: ConvProblem, layout: Layout) -> bool:
     return layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
 
 
+def reads_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
+    """Whether COLUMNS multiplies vectors of diff_dst where they lie.
+
+    Channels pages apart displace each other from the first-level cache: those of which a vector is
+    a whole line are not needed a second time.
+    """
+    plane = prod(problem.diff_dst) * problem.itemsize
+    stay = tiles.lanes * problem.itemsize == LINE or plane % PAGE != 0
+    return problem.pointwise and problem.dtype in (0, 3) and layout.diff_dst_rows and stay
+
+
 def _moved(arithmetic: tuple[float, float], cycles: float) -> float:
     """Return the share of arithmetic in the time, where elements of both tensors are moved."""
     of_diff_src, of_diff_dst = (work / (work + cycles) for work in arithmetic)
@@ -251,12 +264,15 @@ def choose_kernel(
     sorting = 0.6 if problem.transposed and problem.strides[2] > 1 else 1.0
     if passes < 0.8:
         passes *= sorting
+    if reads_in_place(problem, layout, tiles):
+        passes = 1.05
     rate = 1.0
     if parts:
         rate = _convolution_split.RATES[parts] if tiles.amx else DOT_RATE
     scores = {}
     if parts < 2:
-        scores[ROWS] = inputs / up(inputs, lanes) * (1 if last else move)
+        filled = inputs / up(inputs, lanes)
+        scores[ROWS] = filled if last else filled**2 * move  # parts of squares take as long to turn
         scores[COLUMNS] = passes * across * rows / (rows + 1) * (move_columns if last else 1)
     pairs = pairs_channels(problem, tiles, assumed)
     alone = lanes_of_a_group(problem, tiles, pairs)
@@ -274,6 +290,8 @@ def choose_kernel(
     if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
         along = goes_along_rows(problem, layout, tiles, SCATTER, parts, assumed)
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate, along)
+        if scores[SCATTER] and not (parts or last):
+            scores[SCATTER] = passes * _convolution_scatter.beside_columns(problem)
         if parts and not tiles.amx:  # as measured against DOT, of which strides shorten the sums
             scores[SCATTER] *= 0.7 if dense else 0.85
     if parts:
