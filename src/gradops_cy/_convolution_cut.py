@@ -278,10 +278,14 @@ class Cut:
 
     @property
     def window_plane(self) -> int:
-        """Elements from plane to plane of what patches are transformed to; or 0."""
-        if not self.choice.winograd:
-            return 0
-        return odd(prod(axis.window for axis in self.axes) * self.chunk, 16)
+        """Elements between planes of what patches are transformed to, or COLUMNS' channels; or 0.
+
+        An odd number of lines: powers of two would displace each other from the first-level cache.
+        """
+        plane = prod(axis.window for axis in self.axes)
+        if self.choice.winograd:
+            return odd(plane * self.chunk, 16)
+        return odd(plane, 16) if self.choice.kernel == COLUMNS else 0
 
     @property
     def result_plane(self) -> int:

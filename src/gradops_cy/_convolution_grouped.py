@@ -29,12 +29,10 @@ def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float
         # the rows, which the ROWS kernel can do without.
         slides = problem.kernel[2] > 1 and problem.dilations[2] == 1
         value = 1.3 if slides or (direct and problem.dtype in (1, 2)) else 0.8
-        if not direct:
-            value *= max(move, 0.6 if few else 0.0)
-            rows = prod(problem.kernel[:2]) * problem.output_channels * problem.diff_dst[2]
-            if rows > LARGE_ROWS and not few and prod(problem.kernel) <= FEW_TAPS:
-                value *= 0.7
-        return value
+        rows = prod(problem.kernel[:2]) * problem.output_channels * problem.diff_dst[2]
+        if rows > LARGE_ROWS and not few and prod(problem.kernel) <= FEW_TAPS:
+            value *= 0.7
+        return value if direct else value * max(move, 0.6 if few else 0.0)
     taps = prod(problem.kernel) / 2
     # Vectors of diff_dst that hold the channels of one vector of lanes.
     vectors = max(1, problem.output_channels // inputs)
@@ -43,9 +41,9 @@ def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float
     value = 0.92 * taps / (taps + spread) * total / up(total, lanes)
     if direct:
         return value
-    # Through boxes it is better, as measured, where COLUMNS has little to do for a group. On Zen 4,
-    # which multiplies whole vectors in halves, half vectors are no better.
-    narrow, narrow_if_few = (2, 8) if ZEN4 else (3, lanes)
+    # Through boxes it is better, as measured, where COLUMNS has little to do for a group: less on
+    # Zen 4, which multiplies a vector's halves one after the other.
+    narrow, narrow_if_few = (3, lanes) if AMD and not ZEN4 else (2, 8)
     little = total >= lanes and (inputs <= narrow or (few and inputs <= narrow_if_few))
     if little and taps > 1:
         return 1.0
@@ -59,7 +57,7 @@ def entry_channels(problem: ConvProblem, lanes: int) -> int:
     Four, where four lanes are always of one group, and what is spread serves the taps of a row. On
     Intel vectors of 64 bytes are permuted where they are multiplied.
     """
-    beside = AMD or lanes <= 2 * QUAD
+    beside = AMD or lanes * max(problem.itemsize, 4) < 64
     shared = problem.kernel[2] > 2 * problem.strides[2] and problem.dilations[2] == 1
     fits = problem.input_channels % QUAD == problem.output_channels % QUAD == 0 and lanes > QUAD
     return QUAD if beside and shared and fits else 1

@@ -245,10 +245,9 @@ def choose_kernel(
     if ZEN4:  # with half the arithmetic, caches and moves are as fast as ever beside it
         move_columns = 1.35 * _moved(arithmetic, 0.4)
     elif problem.groups == 1:
-        # As measured beside ROWS, of which narrow ones have a window and results in scratch, too.
-        # Halves are converted on the way.
-        turn = 0.18 if problem.dtype in (0, 3) else 0.4
-        move_columns = 1.55 * _moved(arithmetic, turn)
+        # As measured beside ROWS, of which narrow ones have a window and results in scratch, too,
+        # and halves at any rate.
+        move_columns = 1.55 * _moved(arithmetic, 0.18)
     _, height, width = counts = _convolution_taps.counts(problem)
     flat = height * (width + problem.kernel[2] // out_steps[2])
     # Tiles of one vector load more than they multiply.
@@ -292,6 +291,8 @@ def choose_kernel(
         scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate, along)
         if scores[SCATTER] and not (parts or last):
             scores[SCATTER] = passes * _convolution_scatter.beside_columns(problem)
+        elif not (parts or ZEN4):
+            scores[SCATTER] *= _convolution_scatter.beside_columns_last(problem, lanes)
         if parts and not tiles.amx:  # as measured against DOT, of which strides shorten the sums
             scores[SCATTER] *= 0.7 if dense else 0.85
     if parts:

@@ -140,6 +140,13 @@ def beside_columns(problem: ConvProblem) -> float:
     return 0.83 * outputs / (outputs + 22) * (1 + 18 / columns(problem))
 
 
+def beside_columns_last(problem: ConvProblem, lanes: int) -> float:
+    """Return what share is left of the score beside that of COLUMNS, channels last, as measured."""
+    if lanes < 16:
+        return 0.8 if prod(problem.strides) == 1 else 1.0
+    return 0.68 * (1 + 6 / columns(problem))
+
+
 def score(problem: ConvProblem, last: bool, lanes: int, speed: float, along: bool) -> float:
     """Return the share of the arithmetic that does not go to padding, adding and transposing.
 

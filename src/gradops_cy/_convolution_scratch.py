@@ -127,8 +127,9 @@ def _columns_need(cut: Cut) -> _Need:
     rows = -(-len(cut.blocks) // cut.channel_splits) * tile
     # Tiles run on past the window's last entry.
     beyond = cut.nv * choice.lanes + cut.axes[2].window
+    window = cut.window_plane * cut.chunk + beyond
     return _Need(
-        window=_window(cut) * cut.chunk + beyond if choice.windowed else cut.chunk * choice.lanes,
+        window=window if choice.windowed else cut.chunk * choice.lanes,
         # Direct, the last tile of a row.
         results=tile * cut.nv * choice.lanes if cut.direct else rows * cut.result_pitch,
         pointers=(choice.work.most if choice.windowed else 2) * cut.chunk,

@@ -197,7 +197,7 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
     """Compute a residue class with the COLUMNS tile."""
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
-    cdef Py_ssize_t plane = work.axis[0].window * height.window * width.window
+    cdef Py_ssize_t plane = work.b.window_plane
     cdef const char *base = s.window
     cdef Py_ssize_t kc = (residue[4] - residue[3]) * chunk
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers

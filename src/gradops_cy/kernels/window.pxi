@@ -206,18 +206,19 @@ cdef Py_ssize_t keep_rows(const Work *work, Py_ssize_t chunk, Py_ssize_t along,
     cdef Py_ssize_t shift = height.block * height.in_step
     cdef Py_ssize_t kept = height.window - shift
     cdef Py_ssize_t row = work.source[2].window * along * work.window_size
-    cdef Py_ssize_t planes = work.source[0].window
-    cdef Py_ssize_t p
+    cdef Py_ssize_t channels = chunk if work.b.kernel == COLUMNS else 1
+    cdef Py_ssize_t c, d
+    cdef char *plane
     # Rows that are in pieces, or of which some are left out, are packed again.
     if kept <= 0 or work.b.planes > 1:
         return 0
     if height.entry[height.window - 1] - height.entry[0] != height.window - 1:
         return 0
-    if work.b.kernel == COLUMNS:
-        planes *= chunk
-    for p in range(planes):
-        memmove(window, window + shift * row, kept * row)
-        window += height.window * row
+    for c in range(channels):
+        plane = window + c * work.b.window_plane * work.window_size
+        for d in range(work.source[0].window):
+            memmove(plane, plane + shift * row, kept * row)
+            plane += height.window * row
     return kept
 
 
@@ -236,7 +237,7 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef Py_ssize_t d, h, yd, yh, rows
     cdef Py_ssize_t size = work.window_size
     # From channel to channel of the window, and from entry to entry.
-    cdef Py_ssize_t across = plane if work.b.kernel == COLUMNS else 1
+    cdef Py_ssize_t across = work.b.window_plane if work.b.kernel == COLUMNS else 1
     cdef Py_ssize_t along = 1 if work.b.kernel == COLUMNS else pitch
     cdef Py_ssize_t kept = keep_rows(work, chunk, along, window) if below else 0
     cdef char *dst
@@ -246,7 +247,8 @@ cdef void pack_window(const Work *work, const Task *task, Py_ssize_t group, Py_s
     base += (group * work.b.source_channels + first) * x.stride[1]
     # Tiles run on past the last entry.
     if work.b.kernel == COLUMNS and first == 0:
-        clear_ends(window, work.b.window_bytes, 1, plane * chunk * size)
+        clear_ends(window, across * size, chunk, plane * size)
+        clear_ends(window, work.b.window_bytes, 1, across * chunk * size)
     # Rows of channels fill themselves up.
     if work.b.parts == 1 and window_depth(work, chunk) > chunk and x.stride[1] != size and not kept:
         memset(window, 0, work.b.planes * plane * pitch * size)

@@ -173,7 +173,7 @@ cdef struct Blocking:
     int winograd        # ROWS: the classes are planes of patches and filters that were transformed
     Py_ssize_t dilation_h       # of its filters
     Py_ssize_t dilation_w
-    Py_ssize_t window_plane     # elements from plane to plane of the window,
+    Py_ssize_t window_plane     # elements from plane to plane of the window, or channel (COLUMNS),
     Py_ssize_t result_plane     # and of the sums
     int joins           # axes that stand in the rows of the last one
     Py_ssize_t batch
