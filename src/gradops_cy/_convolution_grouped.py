@@ -30,7 +30,8 @@ def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float
         slides = problem.kernel[2] > 1 and problem.dilations[2] == 1
         value = 1.3 if slides or (direct and problem.dtype in (1, 2)) else 0.8
         rows = prod(problem.kernel[:2]) * problem.output_channels * problem.diff_dst[2]
-        if rows > LARGE_ROWS and not few and prod(problem.kernel) <= FEW_TAPS:
+        large = rows > LARGE_ROWS and not few and prod(problem.kernel) <= FEW_TAPS
+        if large or problem.output_channels < 4:
             value *= 0.7
         return value if direct else value * max(move, 0.6 if few else 0.0)
     taps = prod(problem.kernel) / 2

@@ -35,6 +35,8 @@ DOT_RATE = 1.8
 MODERATE, FINITE, NOTHING = range(3)
 # Bytes that caches move, and from which on addresses meet in the same places of the first.
 LINE, PAGE = 64, 4096
+# Channels of diff_dst that are no sum to speak of.
+FEW_OUTPUTS = 4
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
 BESIDE = 64
 
@@ -271,7 +273,12 @@ def choose_kernel(
     scores = {}
     if parts < 2:
         filled = inputs / up(inputs, lanes)
-        scores[ROWS] = filled if last else filled**2 * move  # parts of squares take as long to turn
+        if last:
+            rounded = 0.0 if problem.dtype in (0, 3) else 0.1
+            through_scratch = rounded if filled == 1 else 0.3
+            scores[ROWS] = filled * arithmetic[1] / (arithmetic[1] + through_scratch)
+        else:
+            scores[ROWS] = filled**2 * move  # parts of squares take as long to turn
         scores[COLUMNS] = passes * across * rows / (rows + 1) * (move_columns if last else 1)
     pairs = pairs_channels(problem, tiles, assumed)
     alone = lanes_of_a_group(problem, tiles, pairs)
@@ -310,6 +317,10 @@ def choose_kernel(
         if parts == 1 and prod(problem.kernel) > 1 and dense:
             share = _convolution_unfold.score(problem, (wide, grain), tiles.products)
             scores[UNFOLD] = rate * share * (1 if last else move_pairs)
+            if last and tiles.vector_pairs and deep <= FEW_OUTPUTS:
+                # As measured: each tap is a sum of one or two steps, or all of them are one.
+                scores[DOT] *= 0.7
+                scores[UNFOLD] *= 1.3
             if outputs % DOT_K or not layout.diff_dst_channels_last:
                 # A window sorted by residues, of as many entries for each position; channels first
                 # each is loaded by itself (measured without AMX).
