@@ -35,7 +35,6 @@ from gradops_cy._convolution_kernels import (
     Tiles,
     block_of_pixels,
     blocks_in_place,
-    choose_kernel,
     computes_again,
     goes_along_rows,
     groups_abreast,
@@ -49,6 +48,7 @@ from gradops_cy._convolution_kernels import (
     writes_whole_rows,
 )
 from gradops_cy._convolution_problem import ConvProblem, Triple
+from gradops_cy._convolution_scores import choose_kernel
 from gradops_cy._convolution_taps import AxesTaps, Taps
 from gradops_cy._rounding import up
 

@@ -1,4 +1,4 @@
-"""The kernels of a convolution: which one a problem in a layout is for, and in which form."""
+"""The kernels of a convolution, and which forms of them a problem in a layout may have."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ from gradops_cy import (
     _convolution_depthwise,
     _convolution_diagonal,
     _convolution_fold,
-    _convolution_grouped,
-    _convolution_pairs,
     _convolution_scatter,
-    _convolution_split,
     _convolution_taps,
-    _convolution_unfold,
     _isa,
 )
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._processor import ZEN4
-from gradops_cy._rounding import up
 
 # DOT multiplies pairs of bfloat16. UNFOLD and FOLD are DOT on other problems.
 ROWS, COLUMNS, GROUPED, DOT, DEPTHWISE, SCATTER, PAIRS, UNFOLD, FOLD = range(9)
@@ -35,8 +30,6 @@ DOT_RATE = 1.8
 MODERATE, FINITE, NOTHING = range(3)
 # Bytes that caches move, and from which on addresses meet in the same places of the first.
 LINE, PAGE = 64, 4096
-# Channels of diff_dst that are no sum to speak of.
-FEW_OUTPUTS = 4
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
 BESIDE = 64
 
@@ -214,126 +207,3 @@ def reads_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
     plane = prod(problem.diff_dst) * problem.itemsize
     stay = tiles.lanes * problem.itemsize == LINE or plane % PAGE != 0
     return problem.pointwise and problem.dtype in (0, 3) and layout.diff_dst_rows and stay
-
-
-def _moved(arithmetic: tuple[float, float], cycles: float) -> float:
-    """Return the share of arithmetic in the time, where elements of both tensors are moved."""
-    of_diff_src, of_diff_dst = (work / (work + cycles) for work in arithmetic)
-    return of_diff_src * of_diff_dst
-
-
-def choose_kernel(
-    problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int, parts: int
-) -> int:
-    """Weigh the kernels by the share of lanes at work and by the cost of changing layout."""
-    last, lanes = layout.diff_src_channels_last, tiles.lanes
-    direct = last and layout.diff_dst_channels_last
-    zero_first = _convolution_taps.zero_first(problem)
-    inputs, outputs = problem.input_channels, problem.output_channels
-    if inputs == outputs == 1:
-        if direct and problem.groups > 1:
-            return DEPTHWISE
-        if 2 * problem.groups > lanes and not zero_first:
-            return DEPTHWISE
-    if groups_on_diagonal(problem, layout, tiles, parts, assumed) > 1:
-        return DOT
-    out_steps = _convolution_taps.out_steps(problem)
-    dense = prod(out_steps) == 1
-    # Cycles of arithmetic on an element of either tensor, against about 1.5 to move it across.
-    cycles = prod(problem.kernel) / (2 * lanes)
-    arithmetic = cycles * inputs, cycles * outputs / prod(out_steps)
-    move = _moved(arithmetic, 1.5)
-    move_columns = move
-    if ZEN4:  # with half the arithmetic, caches and moves are as fast as ever beside it
-        move_columns = 1.35 * _moved(arithmetic, 0.4)
-    elif problem.groups == 1:
-        # As measured beside ROWS, of which narrow ones have a window and results in scratch, too,
-        # and halves at any rate.
-        move_columns = 1.55 * _moved(arithmetic, 0.18)
-    _, height, width = counts = _convolution_taps.counts(problem)
-    flat = height * (width + problem.kernel[2] // out_steps[2])
-    # Tiles of one vector load more than they multiply.
-    in_rows = (0.8 if width <= lanes else 1.0) * width / up(width, lanes)
-    across = max(in_rows, height * width / up(flat, lanes))
-    # A tile of few rows loads more than it multiplies.
-    rows = min(inputs, max(tiles.shapes.values()))
-    # The window of COLUMNS passes through the second-level cache once more, and so do its results
-    # unless it writes them in place.
-    whole_rows = writes_whole_rows(problem, layout)
-    passes = 0.8 if whole_rows and problem.dtype in (0, 3) and width >= 2 * lanes else 0.7
-    # Windows and spread rows that are sorted by residues.
-    sorting = 0.6 if problem.transposed and problem.strides[2] > 1 else 1.0
-    if passes < 0.8:
-        passes *= sorting
-    if reads_in_place(problem, layout, tiles):
-        passes = 1.05
-    rate = 1.0
-    if parts:
-        rate = _convolution_split.RATES[parts] if tiles.amx else DOT_RATE
-    scores = {}
-    if parts < 2:
-        filled = inputs / up(inputs, lanes)
-        if last:
-            rounded = 0.0 if problem.dtype in (0, 3) else 0.1
-            through_scratch = rounded if filled == 1 else 0.3
-            scores[ROWS] = filled * arithmetic[1] / (arithmetic[1] + through_scratch)
-        else:
-            scores[ROWS] = filled**2 * move  # parts of squares take as long to turn
-        scores[COLUMNS] = passes * across * rows / (rows + 1) * (move_columns if last else 1)
-    pairs = pairs_channels(problem, tiles, assumed)
-    alone = lanes_of_a_group(problem, tiles, pairs)
-    if (
-        parts < 2
-        and (problem.groups > 1 or alone)
-        and inputs <= lanes
-        and (direct or not zero_first)
-    ):
-        few = prod(counts[1:]) <= 256 or not dense
-        moved = sorting * (_moved(arithmetic, 0.4) if pairs else move)  # pairs are not converted
-        summed = paired(problem) if pairs else problem
-        score = _convolution_grouped.score(summed, alone or lanes, direct, few, moved)
-        scores[GROUPED] = score * (DOT_RATE if pairs else 1)
-    if prod(problem.kernel) > 1 and inputs < lanes and not problem.transposed:
-        along = goes_along_rows(problem, layout, tiles, SCATTER, parts, assumed)
-        scores[SCATTER] = _convolution_scatter.score(problem, last, lanes, rate, along)
-        if scores[SCATTER] and not (parts or last):
-            scores[SCATTER] = passes * _convolution_scatter.beside_columns(problem)
-        elif not (parts or ZEN4):
-            scores[SCATTER] *= _convolution_scatter.beside_columns_last(problem, lanes)
-        if parts and not tiles.amx:  # as measured against DOT, of which strides shorten the sums
-            scores[SCATTER] *= 0.7 if dense else 0.85
-    if parts:
-        # Pairs move as they are; with AMX this was not measured.
-        move_pairs = move if tiles.amx else _moved(arithmetic, 0.6)
-        deep = outputs * taps_beside(problem, parts, tiles)
-        grain = DOT_K if tiles.amx else 2
-        # Where a tap has one product nothing is paired, and values are better left to float32.
-        columns = tiles.columns(inputs) if deep > 1 else DOT_COLUMNS
-        wide = up(inputs, columns)
-        share = inputs / wide * deep / up(deep, grain)
-        scores[DOT] = rate * share * (1 if last else move_pairs)
-        if GROUPED in scores and inputs < lanes:  # much of each group's time is not spent in tiles
-            scores[DOT] *= 0.7
-        if parts == 1 and prod(problem.kernel) > 1 and dense:
-            share = _convolution_unfold.score(problem, (wide, grain), tiles.products)
-            scores[UNFOLD] = rate * share * (1 if last else move_pairs)
-            if last and tiles.vector_pairs and deep <= FEW_OUTPUTS:
-                # As measured: each tap is a sum of one or two steps, or all of them are one.
-                scores[DOT] *= 0.7
-                scores[UNFOLD] *= 1.3
-            if outputs % DOT_K or not layout.diff_dst_channels_last:
-                # A window sorted by residues, of as many entries for each position; channels first
-                # each is loaded by itself (measured without AMX).
-                products = prod(problem.kernel) * wide / tiles.products
-                entry = 0.2 if tiles.amx or layout.diff_dst_channels_last else 2.0
-                scores[DOT] *= products / (products + (prod(problem.strides) - 1) * entry)
-        if whole_rows and not (last or layout.diff_dst_channels_last):
-            gain = _convolution_pairs.gain(problem, columns, DOT_K, parts, amx=tiles.amx)
-            scores[PAIRS] = scores[DOT] * gain
-    best = max(scores, key=lambda kernel: scores[kernel])
-    if best in ((SCATTER, DOT) if tiles.amx else (COLUMNS, DOT)):
-        fold = block_of_pixels(problem, layout, tiles, parts, assumed)
-        if fold and _convolution_fold.pays(problem, fold, tiles.amx):
-            return FOLD
-    # The kernels that can leave out products with padding.
-    return ROWS if assumed == NOTHING and best not in (GROUPED, SCATTER) else best
