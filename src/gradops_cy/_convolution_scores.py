@@ -165,7 +165,9 @@ def _scores(case: _Case) -> dict[int, float]:
     several = prod(problem.kernel) > 1
     if several and problem.input_channels < tiles.lanes and not problem.transposed:
         scores[SCATTER] = _scatter(case)
-    if case.parts:
+    # A sum of one product is nothing to pair, and float32 keeps its subnormals.
+    single = problem.output_channels == 1 and not several
+    if case.parts > 1 or (case.parts and not single):
         scores.update(_products_of_parts(case, GROUPED in scores))
     return scores
 
