@@ -96,8 +96,9 @@ def test_one_plan_takes_all_layouts(case):
     dy, weights = case.formatted(*case.arrays())
     plan = plan_of(case, VIEWS["reversed"](weights))
     before = np.random.default_rng(1).standard_normal(case.shape).astype(dy.dtype)
-    for make, place in itertools.product(VIEWS.values(), WRITEABLE.values()):
+    for (view, make), (out_view, place) in itertools.product(VIEWS.items(), WRITEABLE.items()):
         for accumulate in (True, False):
+            case.check(view=view, out_view=out_view, accumulate=accumulate)
             out, expected = place(before.copy()), place(before.copy())
             case.call(make(dy), weights, out=expected, accumulate=accumulate)
             plan(make(dy), out, accumulate=accumulate)

@@ -309,7 +309,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         problem = paired(given)
     zero_first = _convolution_taps.zero_first(problem)
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
-    plain = problem.dtype in (0, 3)
+    plain = problem.plain
     # Taps of few channels are summed in one run, which a window makes of them.
     short = problem.output_channels < tiles.lanes and problem.kernel[2] > 1
     reads = plain and layout.diff_dst_channels_last and not short

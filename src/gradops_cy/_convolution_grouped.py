@@ -28,7 +28,7 @@ def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float
         # A broadcast that serves the taps of a row, or a row that is converted once, make up for
         # the rows, which the ROWS kernel can do without.
         slides = problem.kernel[2] > 1 and problem.dilations[2] == 1
-        value = 1.3 if slides or (direct and problem.dtype in (1, 2)) else 0.8
+        value = 1.3 if slides or (direct and not problem.plain) else 0.8
         rows = prod(problem.kernel[:2]) * problem.output_channels * problem.diff_dst[2]
         large = rows > LARGE_ROWS and not few and prod(problem.kernel) <= FEW_TAPS
         if large or problem.output_channels < 4:

@@ -206,4 +206,4 @@ def reads_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
     """
     plane = prod(problem.diff_dst) * problem.itemsize
     stay = tiles.lanes * problem.itemsize == LINE or plane % PAGE != 0
-    return problem.pointwise and problem.dtype in (0, 3) and layout.diff_dst_rows and stay
+    return problem.pointwise and problem.plain and layout.diff_dst_rows and stay

@@ -265,7 +265,7 @@ class Plan:
         """
         choice, problem = self.choice, self.problem
         if choice.kernel == GROUPED:
-            lines = problem.dtype in (0, 3) and choice.lanes * choice.size == 64
+            lines = problem.plain and choice.lanes * choice.size == 64
             strided = lines and not (AMD or choice.boxed or choice.broadcast)
             return strided and problem.diff_src_bytes > LARGE_RESULT * self.num_threads
         in_place = choice.kernel == DOT and not choice.windowed and problem.groups == 1

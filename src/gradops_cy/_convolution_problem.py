@@ -121,6 +121,11 @@ class ConvProblem:
         return (self.diff_dst_bytes + self.diff_src_bytes) // self.itemsize
 
     @property
+    def plain(self) -> bool:
+        """Whether values are computed as they are stored, and not converted."""
+        return self.dtype in (0, 3)
+
+    @property
     def itemsize(self) -> int:
         """Bytes of an element."""
         return _arrays.DTYPES[self.dtype].itemsize

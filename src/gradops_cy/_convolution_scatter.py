@@ -17,6 +17,8 @@ from gradops_cy._arrays import Array
 from gradops_cy._convolution_problem import ConvProblem, Triple
 from gradops_cy._rounding import up
 
+# Channels of diff_dst from which on its product is worth adding up.
+FEWEST_OUTPUTS = 16
 # Positions multiplied at a time: whole tiles of every height.
 STRIP, DOT_STRIP = 48, 64
 # Elements of their product, which should stay in the first-level cache.
@@ -137,6 +139,8 @@ def beside_columns(problem: ConvProblem) -> float:
     this does without, as long as 18 products of each element.
     """
     outputs = problem.output_channels
+    if outputs < FEWEST_OUTPUTS:
+        return 0.0
     return 0.83 * outputs / (outputs + 22) * (1 + 18 / columns(problem))
 
 
@@ -154,7 +158,7 @@ def score(problem: ConvProblem, last: bool, lanes: int, speed: float, along: boo
     lanes are positions.
     """
     outputs, count = problem.output_channels, columns(problem)
-    if outputs < 16:
+    if outputs < FEWEST_OUTPUTS:
         return 0.0
     # Cycles for a position: products, adds, and with channels apart its way across.
     if along:

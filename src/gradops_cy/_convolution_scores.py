@@ -73,11 +73,6 @@ class _Case:
         """Whether both tensors have channels last."""
         return self.last and self.layout.diff_dst_channels_last
 
-    @property
-    def plain(self) -> bool:
-        """Whether values are computed as they are stored."""
-        return self.problem.dtype in (0, 3)
-
     @cached_property
     def dense(self) -> bool:
         """Whether all positions are of one residue class."""
@@ -122,7 +117,7 @@ class _Case:
         problem, width = self.problem, _convolution_taps.counts(self.problem)[2]
         if reads_in_place(problem, self.layout, self.tiles):
             return 1.05
-        in_place = writes_whole_rows(problem, self.layout) and self.plain
+        in_place = writes_whole_rows(problem, self.layout) and problem.plain
         if in_place and width >= 2 * self.tiles.lanes:
             return 0.8
         return 0.7 * self.sorting
@@ -177,7 +172,7 @@ def _rows(case: _Case) -> float:
     filled = inputs / up(inputs, case.tiles.lanes)
     if not case.last:
         return filled**2 * case.move  # parts of squares take as long to turn
-    rounded = 0.0 if case.plain else 0.1
+    rounded = 0.0 if case.problem.plain else 0.1
     through_scratch = rounded if filled == 1 else 0.3
     of_diff_src = case.arithmetic[1]
     return filled * of_diff_src / (of_diff_src + through_scratch)
@@ -215,18 +210,18 @@ def _grouped(case: _Case, pairs: bool, lanes: int) -> float:
 
 
 def _scatter(case: _Case) -> float:
-    problem, layout, tiles, parts = case.problem, case.layout, case.tiles, case.parts
-    along = goes_along_rows(problem, layout, tiles, SCATTER, parts, case.assumed)
+    problem, tiles, parts = case.problem, case.tiles, case.parts
+    if not (parts or case.last):
+        return case.passes * _convolution_scatter.beside_columns(problem)
+    along = goes_along_rows(problem, case.layout, tiles, SCATTER, parts, case.assumed)
     score = _convolution_scatter.score(problem, case.last, tiles.lanes, case.rate, along)
-    if parts:
-        # As measured against DOT, of which strides shorten the sums.
-        beside_dot = 0.7 if case.dense else 0.85
-        return score if tiles.amx else beside_dot * score
-    if case.last:
-        return score * (
-            1.0 if ZEN4 else _convolution_scatter.beside_columns_last(problem, tiles.lanes)
-        )
-    return case.passes * _convolution_scatter.beside_columns(problem) if score else 0.0
+    if not parts:
+        beside = 1.0 if ZEN4 else _convolution_scatter.beside_columns_last(problem, tiles.lanes)
+    elif tiles.amx:
+        beside = 1.0
+    else:  # as measured against DOT, of which strides shorten the sums
+        beside = 0.7 if case.dense else 0.85
+    return score * beside
 
 
 def _products_of_parts(case: _Case, beside_groups: bool) -> dict[int, float]:
