@@ -30,6 +30,7 @@ DTYPE_NAMES = {0: "f32", 1: "f16", 2: "bf16", 3: "f64"}
 
 # Results of so many bytes and more begin on a cache line.
 _ALIGNED_BYTES = 1 << 14
+_BYTE = np.dtype(np.uint8)
 
 DATA_FORMATS = ("NXC", "NCX", "NWC", "NHWC", "NDHWC", "NCW", "NCHW", "NCDHW")
 
@@ -148,11 +149,15 @@ def _share_memory(a: Array, b: Array) -> bool:
 
 def aligned_bytes(count: int) -> Array:
     """Return `count` bytes of uninitialised memory on a cache-line boundary."""
-    storage = np.empty(count + 64, np.uint8)
+    return _aligned((count,), _BYTE, count)
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
+    """Return an uninitialised array of `size` bytes on a cache-line boundary."""
+    storage = np.empty(size + 64, _BYTE)
     # Several times faster than ndarray.ctypes, and on the way of every call.
     address = ctypes.addressof(ctypes.c_char.from_buffer(storage.data))
-    offset = -address % 64
-    return storage[offset : offset + count]
+    return np.ndarray(shape, dtype, storage, -address % 64)
 
 
 def new_result(op: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -161,7 +166,7 @@ def new_result(op: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     try:
         if size < _ALIGNED_BYTES:
             return np.empty(shape, dtype)
-        return aligned_bytes(size).view(dtype).reshape(shape)
+        return _aligned(shape, dtype, size)
     except ValueError:  # more bytes than an index can count
         raise ValueError(
             f"{op}: the result must fit into the address space, got shape {shape}"

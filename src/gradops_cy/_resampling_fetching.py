@@ -17,6 +17,7 @@ _AHEAD_BYTES = {
     "channels": 1 << 12 if _processor.AMD else 1 << 10,
     "width": 1 << 12,
     "rows": 0,
+    "points": 1 << 13,
 }
 # The kernels that ask for rows in the first-level cache: on Zen 4 that takes the place of loads. On
 # Zen 5 all of a sum's rows are asked for no farther than this together, so that it holds them.
@@ -68,6 +69,6 @@ def fetching_of(
         near = near and ahead <= _NEXT_ROWS_NEAR_BYTES
     else:
         ahead = _AHEAD_BYTES[kernel]
-        if _processor.ZEN5:
+        if _processor.ZEN5 and kernel != "points":
             ahead = min(ahead, _NEAR_BYTES // products // 64 * 64)
     return {"ahead": ahead + _kernels.NEAR if near and ahead else ahead, "touches": touches}

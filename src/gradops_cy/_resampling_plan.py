@@ -1,34 +1,21 @@
-"""From a resampling problem to kernel calls: weight tables, block sizes, the choice of kernel.
-
-The kernels reduce depth and height while they load rows, then the width, in vectors whose lanes are
-
-- channels, where these lie innermost and are many,
-- positions along the width, picked by permutation, where channels are few or not innermost,
-- the same, dealt out or spread, where the width grows or shrinks by 2, 4 or 8,
-- the same, where what a vector of positions reads fits a few registers,
-- 16 planes, transposed as a whole, where such planes are narrow, or
-- 16 rows of the result, with their channels where these lie innermost but are few, transposed in
-  cache while they are reduced: for tiers that cannot permute, and for places that lie far apart.
-
-All of them add in one order, so that they agree bit for bit.
-"""
+"""From a resampling problem to kernel calls: weight tables, block sizes, tasks."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gradops_cy import _arrays, _isa, _processor
+from gradops_cy import _arrays, _isa
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
+from gradops_cy._resampling_choice import CHUNK_ELEMENTS, THREAD_ELEMENTS, choose, pixel_of
 from gradops_cy._resampling_fetching import fetching_of
-from gradops_cy._resampling_phases import phase_table, rows_alike
+from gradops_cy._resampling_phases import rows_alike
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
-from gradops_cy._resampling_width import WidthTable, chains, width_table
 from gradops_cy._rounding import even, up
 
 _kernels = _isa.kernels("resampling")
@@ -39,6 +26,7 @@ _KERNEL_CODES = {
     "width": _kernels.WIDTH,
     "phases": _kernels.PHASES,
     "windows": _kernels.WINDOWS,
+    "points": _kernels.POINTS,
 }
 
 # Elements of a block in cache. One of channels holds all of them, up to so many and so many bytes
@@ -57,35 +45,16 @@ _SLIDING_ROWS = 6
 _SLIDING_COLUMN_BYTES = 1 << 12
 # Elements of a strip of the kernel of channels: long ones are what hardware prefetches well.
 _STRIP_ELEMENTS = 1 << 15
-# Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
-_FEW_CHANNELS = 8
-_FEW_ROWS = 3
-# The kernel of widths takes NXC with fewer channels than this, or than the second where the width
-# does not grow and there is little to sum: nearest, or linear that shrinks by the third. It takes
-# NCX from this width on; it puts rows side by side up to so many elements loaded or stored, and
-# cuts them into chunks of about so many elements.
-_KERNEL_WIDTH_CHANNELS = 16
-_KERNEL_WIDTH_CHANNELS_SPARSE = 32
-_SPARSE = 3
-_WIDE = 24
-_GROUP_ELEMENTS = 256
-_CHUNK_ELEMENTS = 4096
-_LONGEST_WIDTH = 1 << 20
 # The scale from which on linear phases take two passes, and read each row once.
 _SHARED_SCALE = 8
-# Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
-# groups that keep threads busy.
-_PLANE_ELEMENTS = 1 << 17
-_PLANE_GROUPS = 4
-# The elements of a row from which on windows of narrow vectors do not pay.
-_LONG_ROW = 48
 # The fewest planes that the kernels of phases and windows take by turns.
 _FEW_PLANES = 4
-# Elements loaded and stored by one task, about; and those worth a thread of its own.
+# Elements loaded and stored by one task, about.
 _TASK_ELEMENTS = 1 << 16
-_THREAD_ELEMENTS = 1 << 15
-# Bytes of a cache in which rows stay that several rows of the result touch.
+# Bytes of a cache in which rows stay that several rows of the result touch, and the fewest rows of
+# the result that this is done for.
 _CACHE_BYTES = 1 << 20
+_FEW_ROWS = 3
 # How much larger diff_dst may be where the kernel of widths stores past the caches, and the
 # elements, in the type that computes, gathered to do so.
 _STREAM_GROWTH = 4
@@ -93,7 +62,6 @@ _STAGE_ELEMENTS = 2048
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
-_F16 = _arrays.DTYPE_CODES[np.dtype(np.float16)]
 _F32 = _arrays.DTYPE_CODES[np.dtype(np.float32)]
 _F64 = _arrays.DTYPE_CODES[np.dtype(np.float64)]
 _WORD = np.dtype(np.uint16)
@@ -105,7 +73,7 @@ class ResamplePlan:
 
     Attributes
     ----------
-    kernel : {"channels", "width", "phases", "windows", "rows", "planes"}
+    kernel : {"channels", "width", "phases", "windows", "points", "rows", "planes"}
         What the lanes are.
     lanes : int
         Channels of a block, or rows, or planes, side by side.
@@ -178,29 +146,23 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         for src, dst, scale in zip(problem.src, problem.dst, problem.scales, strict=True)
     ]
     longest = [int(axis.count.max()) for axis in axes]
-    permutes = _kernels.WIDTH_LANES > 0 and not problem.computes_f64
-    kernel = _kernel(problem, innermost, permutes=permutes)
-    in_chains = 1
-    if permutes:
-        in_chains = chains(axes[2], _kernels.WIDTH_LANES, _kernels.COLUMNS_IN_SEQUENCE)
-    width = phases = None
-    if innermost == "width" and _has_phases(problem):
-        phases = phase_table(
-            axes[2], problem.dst[2], lanes=_kernels.PHASE_LANES, parts=_kernels.PHASE_PARTS > 0
+    choice = choose(problem, innermost, axes)
+    kernel, in_chains = choice.kernel, choice.chains
+    width, phases, points = choice.width, choice.phases, choice.points
+    folds = kernel in ("phases", "windows", "points") and _folds(problem, innermost)
+    computed = problem
+    if folds:
+        extent = problem.channels
+        axes[1] = axis_table(problem, extent, extent, 0.0, dtype)
+        problem = replace(
+            problem,
+            channels=1,
+            src=(1, extent, problem.src[2]),
+            dst=(1, extent, problem.dst[2]),
         )
-        kernel = "phases" if phases else kernel
-    if permutes and _may_have_windows(problem, innermost, kernel):
-        width = _windows(problem, innermost, axes[2], in_chains)
-        kernel = "windows" if width else kernel
-    if kernel == "width":
-        group = _group(problem, innermost)
-        width = _width_table(problem, innermost, axes[2], in_chains, group=group)
-    if kernel == "width" and width is None:
-        few = innermost == "width" or problem.channels < _KERNEL_WIDTH_CHANNELS
-        kernel = "rows" if few else "channels"
+        longest[:2] = 1, 1
 
-    # Those two kernels have tables of the width of their own.
-    tabulated = axes[:2] if width or phases else axes
+    tabulated = axes[:2] if choice.has_tables else axes
     place, pieces = 0, []
     for axis in tabulated:
         ends = place + np.cumsum(axis.count)
@@ -222,13 +184,12 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         limit = max(_MIN_CHANNELS, min(_MAX_CHANNELS, limit))
         lanes = min(problem.channels, up(even(problem.channels, limit), 16))
     elif kernel != "planes" and innermost == "channels":
-        pixel = problem.channels
+        pixel = pixel_of(problem, innermost)
         lanes *= pixel
     elements = _STRIP_ELEMENTS if kernel == "channels" else _BLOCK_ELEMENTS
     columns = max(min(_kernels.MAX_RUN, longest[2]), elements // lanes)
     src, dst = math.prod(problem.src), math.prod(problem.dst)
-    bytes_of_one = planes * itemsize
-    streams = _processor.past_the_caches(src * bytes_of_one, (src + dst) * bytes_of_one)
+    streams = problem.past_the_caches
     if width or phases:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
         # halves, which take longer to sum than to load, and always for those of phases.
@@ -242,9 +203,13 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             elements = max(elements, _STAGE_ELEMENTS)
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
         chunks = len(width.chunks) // _kernels.CHUNK_WORDS
+    elif points:
+        lanes = pixel
+        columns = max(points.columns, -(-_kernels.PART_BYTES // (pixel * dtype.itemsize)))
+        chunks = len(points.chunks) // _kernels.CHUNK_WORDS
     elif phases:
         lanes = 1
-        chunk = min(_CHUNK_ELEMENTS // phases.scale, problem.src[2])
+        chunk = min(CHUNK_ELEMENTS // phases.scale, problem.src[2])
         columns = (chunk + 2 * _kernels.ROW_LANES) * phases.scale
         chunks = -(-problem.src[2] // chunk)
     elif kernel != "planes":
@@ -272,6 +237,10 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         row_elements = problem.src[2] * (1 + dst / src) * pixel / chunks
         task_rows = width.group * max(1, int(_TASK_ELEMENTS / (row_elements * width.group)))
         tasks = chunks * -(-rows // task_rows)
+    elif points:
+        row_elements = problem.src[2] * pixel / chunks
+        task_rows = max(1, int(_TASK_ELEMENTS / row_elements))
+        tasks = chunks * -(-rows // task_rows)
     elif phases:
         task_columns = chunk
         task_rows = max(1, _TASK_ELEMENTS // (chunk * (1 + phases.scale)))
@@ -296,12 +265,13 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     repeats = kernel == "channels" and problem.dst[1] < problem.src[1]
     whole = (dst, src) if kernel == "planes" else (0, 0)
     none = np.empty(0, np.intp)
+    words = points.words if points else none.astype(np.intc)
     tables: dict[str, Array] = {
         "table": table,
         "weights": weights,
-        "chunks": width.chunks if width else none,
+        "chunks": width.chunks if width else points.chunks if points else none,
         "blocks": width.blocks if width else none,
-        "patterns": width.patterns if width else none.astype(np.intc),
+        "patterns": width.patterns if width else words,
         "phases": phases.weights if phases else none.astype(np.float32),
         "alike": rows_alike(axes[1], problem.dst[1]) if fused or repeats else none,
     }
@@ -309,14 +279,14 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         dtype.itemsize, lanes, columns, products, longest[2], *whole
     )
     return ResamplePlan(
-        problem=problem,
+        problem=computed,
         kernel=kernel,
         lanes=lanes,
         columns=columns,
         task_rows=task_rows,
         task_unit="planes" if kernel == "planes" or planes_at_once > 1 else "rows",
         tasks=tasks,
-        max_threads=max(1, min(tasks, planes * (src + dst) // _THREAD_ELEMENTS)),
+        max_threads=max(1, min(tasks, planes * (src + dst) // THREAD_ELEMENTS)),
         workspace_bytes=workspace_bytes,
         tables_bytes=sum(array.nbytes for array in tables.values()),
         _words=(problem.load_dtype == _BF16, problem.store_dtype == _BF16),
@@ -347,16 +317,17 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             boxes=kernel == "channels" and not slides and _boxes(problem, axes),
             slides=slides,
             shares=shares,
+            folds=folds,
             **fetching,
             **tables,
         ),
     )
 
 
-def _has_phases(problem: ResampleProblem) -> bool:
-    """Return whether rows may be reduced in registers: neither narrow, nor slow to convert."""
-    converts = _kernels.PHASE_F16 or _F16 not in (problem.load_dtype, problem.store_dtype)
-    return bool(converts and not problem.computes_f64 and problem.src[2] > _kernels.ROW_LANES)
+def _folds(problem: ResampleProblem, innermost: Innermost) -> bool:
+    """Return whether channels may be counted as rows of one: rows alike are one call."""
+    flat = problem.src[:2] == problem.dst[:2] == (1, 1)
+    return innermost == "width" and flat and {0.0, 1.0}.issuperset(problem.scales[:2])
 
 
 def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
@@ -389,81 +360,3 @@ def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> 
         pays = pays or problem.dst[2] > problem.src[2]
     computes = problem.load_dtype == problem.store_dtype != _F64
     return few and near and two and pays and computes
-
-
-def _kernel(problem: ResampleProblem, innermost: Innermost, *, permutes: bool) -> str:
-    """Choose what the lanes are; the result does not depend on it."""
-    rows = problem.batch * problem.src[0] * problem.src[1]
-    if innermost == "channels":
-        limit = _KERNEL_WIDTH_CHANNELS
-        sparse = 1 if problem.mode == "nearest" else _SPARSE
-        if problem.dst[2] * sparse <= problem.src[2]:
-            limit = _KERNEL_WIDTH_CHANNELS_SPARSE
-        if permutes and problem.channels < limit:
-            return "width"
-        few = problem.channels < _FEW_CHANNELS and rows >= _FEW_ROWS
-        return "rows" if few else "channels"
-    if permutes and problem.src[2] >= _WIDE:
-        return "width"
-    elements = _kernels.ROW_LANES * (math.prod(problem.src) + math.prod(problem.dst))
-    groups = problem.batch * problem.channels / _kernels.ROW_LANES
-    if elements <= _PLANE_ELEMENTS and groups >= _PLANE_GROUPS:
-        return "planes"
-    if permutes:
-        return "width"
-    return "rows" if rows * problem.channels >= _FEW_ROWS else "channels"
-
-
-def _may_have_windows(problem: ResampleProblem, innermost: Innermost, kernel: str) -> bool:
-    """Whether the kernel of windows does better than the one named, if it can."""
-    if _kernels.WIDTH_LANES >= _kernels.ROW_LANES:
-        return kernel in ("width", "planes")
-    # Vectors of AVX2 take a permutation for each register of a window.
-    return kernel == "width" and problem.src[2] * _pixel(problem, innermost) < _LONG_ROW
-
-
-def _windows(
-    problem: ResampleProblem, innermost: Innermost, axis: AxisTable, in_chains: int
-) -> WidthTable | None:
-    """Return the tables of the kernel of windows, or None where these were too long."""
-    most = {1: _kernels.WINDOW_VECTORS, 2: _kernels.WINDOW_VECTORS_OF_PARTS}.get(in_chains, 0)
-    table = _width_table(problem, innermost, axis, in_chains, group=1) if most else None
-    fits = table is not None and 0 < table.window <= most * _kernels.WIDTH_LANES
-    return table if fits else None
-
-
-def _pixel(problem: ResampleProblem, innermost: Innermost) -> int:
-    """Return the elements of a position where rows are lanes: its channels, where these are few."""
-    return problem.channels if innermost == "channels" else 1
-
-
-def _group(problem: ResampleProblem, innermost: Innermost) -> int:
-    """Return how many rows of the result the kernel of widths takes side by side."""
-    pixel = _pixel(problem, innermost)
-    rows = problem.batch * problem.channels // pixel * problem.src[0] * problem.src[1]
-    row = max(problem.src[2], problem.dst[2]) * pixel
-    return int(max(1, min(rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row)))
-
-
-def _width_table(
-    problem: ResampleProblem,
-    innermost: Innermost,
-    axis: AxisTable,
-    in_chains: int,
-    *,
-    group: int,
-) -> WidthTable | None:
-    """Return the tables of a row, or None where it is too long or its places are far apart."""
-    if axis.count.max() > _kernels.COLUMNS_IN_SEQUENCE or problem.src[2] > _LONGEST_WIDTH:
-        return None
-    limit = _CHUNK_ELEMENTS * min(1, problem.src[2] / problem.dst[2])
-    return width_table(
-        axis,
-        problem.dst[2],
-        _pixel(problem, innermost),
-        group,
-        in_chains,
-        lanes=_kernels.WIDTH_LANES,
-        reach=_kernels.WIDTH_REACH,
-        limit=int(limit),
-    )

@@ -62,7 +62,7 @@ cdef extern from "resampling.h" nogil:
                    Py_ssize_t cols) noexcept
 
 cpdef enum:
-    CHANNELS, ROWS, PLANES, WIDTH, PHASES, WINDOWS  # what the lanes of a block are
+    CHANNELS, ROWS, PLANES, WIDTH, PHASES, WINDOWS, POINTS  # what the lanes of a block are
     ROW_LANES = 16      # rows or planes side by side
     MAX_PRODUCTS = 256  # rows summed at most before their sum is rounded off; more are halved
     MAX_RUN = 128       # columns of a run that a block must hold; longer runs are halved
@@ -114,6 +114,7 @@ cdef struct Job:
     # For both: whether they load and store tensors without a buffer; or how many planes take turns.
     bint direct
     Py_ssize_t planes_at_once
+    bint gaps  # POINTS: some rows of a plane of the result read nothing
     # For both, and CHANNELS where the height shrinks: from each row of the result on, those that have
     # the same weights and read at equal distances, which are none where it shrinks.
     const Py_ssize_t *alike
@@ -257,6 +258,7 @@ include "resampling_passes.pxi"
 include "resampling_shared.pxi"
 include "resampling_width.pxi"
 include "resampling_fused.pxi"
+include "resampling_points.pxi"
 include "resampling_boxes.pxi"
 include "resampling_sliding.pxi"
 include "resampling_channels.pxi"
@@ -268,6 +270,8 @@ cdef void run_any(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
         run_planes(job, task, memory)
     elif job.kernel == WIDTH:
         run_width(job, task, memory)
+    elif job.kernel == POINTS:
+        run_points(job, task, memory)
     elif job.planes_at_once > 1:
         run_fused_planes(job, task, memory)
     elif job.kernel == PHASES and job.shares and shares_rows(job, 1):
@@ -291,10 +295,13 @@ cdef void run_tasks(const Job *job, Tasks *tasks, Py_ssize_t thread, char *memor
         end_streams()
 
 
-cdef Tensor take_tensor(const Py_buffer *view, bint channels_last) noexcept nogil:
+cdef Tensor take_tensor(const Py_buffer *view, bint channels_last, bint folds) noexcept nogil:
+    # With `folds` the channels are rows of one.
     cdef Tensor tensor
     tensor.data = <char *> view.buf
     read_strides(view, channels_last, tensor.strides)
+    if folds:
+        tensor.strides[3], tensor.strides[1] = tensor.strides[1], 0
     return tensor
 
 
@@ -303,7 +310,7 @@ cdef class Resampling:
 
     cdef Job job
     cdef Py_ssize_t tasks
-    cdef bint streams
+    cdef bint streams, folds
     cdef object tables  # what the job points into
 
     def __init__(self, *, int kernel, int load_dtype, int store_dtype, result_shape, grads_shape,
@@ -316,11 +323,11 @@ cdef class Resampling:
                  Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
                  Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
                  Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead, bint touches,
-                 bint streams, bint boxes, bint slides, bint shares):
+                 bint streams, bint boxes, bint slides, bint shares, bint folds):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns, phases, alike)
-        self.tasks, self.streams = tasks, streams
+        self.tasks, self.streams, self.folds = tasks, streams, folds
         job.kernel = kernel
         job.load_dtype, job.store_dtype = load_dtype, store_dtype
         job.f64, job.size = load_dtype == F64, compute_size(load_dtype)
@@ -340,6 +347,11 @@ cdef class Resampling:
         job.planes_at_once = planes_at_once
         for axis in range(3):
             job.grads_extents[axis] = grads_shape[axis + 2]
+        if kernel == POINTS:
+            for axis in range(job.height.extent):
+                job.gaps = job.gaps or run_of(&job.height, axis) == 0
+            job.chunks, job.patterns = &chunks[0], &patterns[0]
+            job.chunk_count = chunks.shape[0] // CHUNK_WORDS
         if kernel == WIDTH or kernel == WINDOWS:
             job.chunks, job.blocks, job.patterns = &chunks[0], &blocks[0], &patterns[0]
             job.chunk_count = chunks.shape[0] // CHUNK_WORDS
@@ -367,8 +379,8 @@ cdef class Resampling:
             taken = 2
             PyObject_GetBuffer(workspace, &views[2], PyBUF_WRITABLE)
             taken = 3
-            job.grads = take_tensor(&views[0], channels_last)
-            job.result = take_tensor(&views[1], channels_last)
+            job.grads = take_tensor(&views[0], channels_last, self.folds)
+            job.result = take_tensor(&views[1], channels_last, self.folds)
             job.accumulate = accumulate
             with nogil:
                 self.compute(&job, <char *> views[2].buf, views[2].len // threads, threads)

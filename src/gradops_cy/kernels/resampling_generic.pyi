@@ -14,6 +14,10 @@ PLANES: int
 WIDTH: int
 PHASES: int
 WINDOWS: int
+POINTS: int
+POINT_LANES: int
+POINT_ROWS: int
+PART_BYTES: int
 NEAR: int
 ROW_LANES: int
 MAX_PRODUCTS: int
@@ -84,6 +88,7 @@ class Resampling:
         boxes: bool,
         slides: bool,
         shares: bool,
+        folds: bool,
     ) -> None: ...
     def run(
         self,

@@ -1,0 +1,251 @@
+"""Which kernel resamples a problem, and the tables of the width that it has of its own.
+
+The kernels reduce depth and height while they load rows, then the width, in vectors whose lanes are
+
+- channels, where these lie innermost and are many,
+- positions along the width, picked by permutation, where channels are few or not innermost,
+- the same, dealt out or spread, where the width grows or shrinks by 2, 4 or 8,
+- the same, where what a vector of positions reads fits a few registers,
+- elements of a row, zeros and all, where none of its columns reads more than one of diff_dst,
+- 16 planes, transposed as a whole, where they fit a cache, or
+- 16 rows of the result, with their channels where these lie innermost but are few, transposed in
+  cache while they are reduced: for tiers that cannot permute, and for places that lie far apart.
+
+All of them add in one order, so that they agree bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradops_cy import _arrays, _isa, _processor
+from gradops_cy._resampling_axis import AxisTable
+from gradops_cy._resampling_phases import PhaseTable, phase_table
+from gradops_cy._resampling_points import PointTable, point_table
+from gradops_cy._resampling_problem import Innermost, ResampleProblem
+from gradops_cy._resampling_width import WidthTable, chains, width_table
+
+_kernels = _isa.kernels("resampling")
+
+# Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
+_FEW_CHANNELS = 8
+_FEW_ROWS = 3
+# The kernel of widths takes NXC with fewer channels than this, or than the second where the width
+# does not grow and there is little to sum: nearest, or linear that shrinks by the third. It puts
+# rows side by side up to so many elements loaded or stored, and cuts them into chunks of about so
+# many elements.
+_KERNEL_WIDTH_CHANNELS = 16
+_KERNEL_WIDTH_CHANNELS_SPARSE = 32
+_SPARSE = 3
+_GROUP_ELEMENTS = 256
+CHUNK_ELEMENTS = 4096
+_LONGEST_WIDTH = 1 << 20
+# Channels of a position of the kernel of points, all of which its buffers hold.
+_MOST_CHANNELS = 4096
+# Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
+# groups that keep threads busy; and the elements loaded and stored that are worth a thread.
+_PLANE_ELEMENTS = 1 << 17
+_PLANE_GROUPS = 4
+THREAD_ELEMENTS = 1 << 15
+# The elements of a row from which on windows of narrow vectors do not pay, channels last.
+_LONG_ROW = 48
+
+# Nanoseconds of the kernels of positions and planes for each thing that they do, as fitted to the
+# times of some thousand problems on Zen 5, with vectors of 64 and of 32 bytes: within a fifth or a
+# quarter for half of them, and where two kernels take their time, the other one is not much slower.
+# Windows, phases and widths: a row, its blocks, those for each row of diff_dst, and for each tap.
+_OF_ROWS = {
+    16: {
+        "windows": (2.6, 1.0, 1.6, 0.65),
+        "phases": (1.9, 0.55, 0.5, 0.0),
+        "width": (14.0, 0.6, 0.7, 1.1),
+    },
+    8: {
+        "windows": (3.3, 0.45, 1.3, 0.75),
+        "phases": (1.8, 0.35, 0.4, 0.0),
+        "width": (14.0, 1.0, 0.5, 0.55),
+    },
+}
+# Points: a plane or a row, a row that reads something, its blocks, those for each row of diff_dst.
+_OF_POINTS = {16: (1.5, 2.9, 0.0, 1.4), 8: (1.6, 7.2, 0.0, 0.9)}
+# Planes: sixteen of them, a row of these, a position transposed, and one summed.
+_OF_PLANES = {16: (155.0, 23.0, 2.1, 0.6), 8: (160.0, 24.0, 2.75, 0.9)}
+# Zen 4 and Intel were found to favour the others by so much, with vectors of 64 bytes.
+_PLANES_ELSEWHERE = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """A kernel and its tables: of widths and windows, of phases, or of points.
+
+    The products of a column are summed in so many chains, whatever the kernel.
+    """
+
+    kernel: str
+    chains: int
+    width: WidthTable | None = None
+    phases: PhaseTable | None = None
+    points: PointTable | None = None
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether the kernel has tables of the width of its own."""
+        return bool(self.width or self.phases or self.points)
+
+
+def choose(problem: ResampleProblem, innermost: Innermost, axes: list[AxisTable]) -> KernelChoice:
+    """Choose a kernel; the result does not depend on it."""
+    candidates = _Candidates(problem, innermost, axes)
+    names = candidates.by_rules() if innermost == "channels" else candidates.by_time()
+    # The last one always can.
+    return next(choice for name in names if (choice := candidates.make(name)))
+
+
+def pixel_of(problem: ResampleProblem, innermost: Innermost) -> int:
+    """Return the elements of a position where rows are lanes: its channels, where these are few."""
+    return problem.channels if innermost == "channels" else 1
+
+
+class _Candidates:
+    """The kernels that may compute a problem, the best first."""
+
+    def __init__(
+        self, problem: ResampleProblem, innermost: Innermost, axes: list[AxisTable]
+    ) -> None:
+        self.problem, self.innermost, self.axes = problem, innermost, axes
+        self.pixel = pixel_of(problem, innermost)
+        self.rows = problem.batch * problem.src[0] * problem.src[1]
+        if innermost == "width":
+            self.rows *= problem.channels
+        self.permutes = _kernels.WIDTH_LANES > 0 and not problem.computes_f64
+        self.chains = 1
+        if self.permutes:
+            lanes, longest = _kernels.WIDTH_LANES, _kernels.COLUMNS_IN_SEQUENCE
+            self.chains = chains(axes[2], lanes, longest)
+        self.longest = [int(axis.count.max()) for axis in axes]
+
+    def by_rules(self) -> Iterator[str]:
+        """Name them for channels that lie innermost."""
+        problem = self.problem
+        limit = _KERNEL_WIDTH_CHANNELS
+        sparse = 1 if problem.mode == "nearest" else _SPARSE
+        if problem.dst[2] * sparse <= problem.src[2]:
+            limit = _KERNEL_WIDTH_CHANNELS_SPARSE
+        widths = self.permutes and problem.channels < limit
+        few = problem.channels < _FEW_CHANNELS and self.rows >= _FEW_ROWS
+        # Of many channels boxes are as fast as points in cache, and faster beyond.
+        boxes = not widths and not few
+        plain = self.longest[0] * self.longest[1] == 1 and not problem.past_the_caches
+        if not boxes or plain:
+            yield "points"
+        if widths:
+            # Vectors of AVX2 take a permutation for each register of a window.
+            wide = _kernels.WIDTH_LANES >= _kernels.ROW_LANES
+            if wide or problem.src[2] * problem.channels < _LONG_ROW:
+                yield "windows"
+            yield "width"
+            few = problem.channels < _KERNEL_WIDTH_CHANNELS
+        yield "rows" if few else "channels"
+
+    def by_time(self) -> list[str]:
+        """Name them for positions that lie innermost, by the time that they take."""
+        times = self.nanoseconds()
+        names = sorted(times, key=lambda name: times[name])
+        return [*names, "rows" if self.rows >= _FEW_ROWS else "channels"]
+
+    def nanoseconds(self) -> dict[str, float]:
+        """Estimate the times of those that tables and vectors allow for."""
+        problem = self.problem
+        planes = problem.batch * problem.channels
+        src, dst = math.prod(problem.src), math.prod(problem.dst)
+        products = math.prod(float(axis.count.mean()) for axis in self.axes[:2])
+        taps = float(self.axes[2].count.mean())
+        lanes = 16 if _kernels.POINT_LANES == 16 else 8
+        blocks = -(-problem.src[2] // _kernels.POINT_LANES)
+        times = {}
+        fits = _kernels.ROW_LANES * (src + dst) <= _PLANE_ELEMENTS
+        groups = -(-planes // _kernels.ROW_LANES)
+        alone = planes * (src + dst) < 2 * THREAD_ELEMENTS
+        if fits and (groups >= _PLANE_GROUPS or (self.permutes and alone)):
+            group, row, moved, summed = _OF_PLANES[lanes]
+            sums = src * taps
+            time = group + row * src / problem.src[2] + moved * (src + dst) + summed * sums
+            times["planes"] = groups * time
+            if lanes == 16 and not _processor.ZEN5:
+                times["planes"] *= _PLANES_ELSEWHERE
+        for name, (row, block, product, tap) in _OF_ROWS[lanes].items():
+            if self.permutes or (name == "phases" and not problem.computes_f64):
+                loaded = product * products
+                if name != "windows":
+                    loaded *= max(1, problem.dst[2] / problem.src[2])
+                times[name] = self.rows * (row + blocks * (block + loaded + tap * taps))
+        if not problem.computes_f64:
+            plane, row, block, product = _OF_POINTS[lanes]
+            read = math.prod(float((axis.count > 0).mean()) for axis in self.axes[:2])
+            time = plane + row * read + blocks * (block * read + product * products)
+            times["points"] = planes * plane + self.rows * time
+        return times
+
+    def make(self, name: str) -> KernelChoice | None:
+        """Return a kernel with its tables, or None if it cannot compute the problem."""
+        if name == "points":
+            points = self.points()
+            return KernelChoice(name, self.chains, points=points) if points else None
+        if name == "phases":
+            phases = self.phases()
+            return KernelChoice(name, self.chains, phases=phases) if phases else None
+        if name in ("windows", "width"):
+            width = self.windows() if name == "windows" else self.width_table(self.group())
+            return KernelChoice(name, self.chains, width=width) if width else None
+        return KernelChoice(name, self.chains)
+
+    def points(self) -> PointTable | None:
+        """Return the table of points, or None where a column reads more than one."""
+        depth, height, width = self.longest
+        if self.problem.computes_f64 or width > 1 or self.pixel > _MOST_CHANNELS:
+            return None
+        if depth * height > _kernels.POINT_ROWS:
+            return None
+        lanes = _kernels.POINT_LANES
+        return point_table(self.axes[2], self.pixel, lanes=lanes, limit=CHUNK_ELEMENTS)
+
+    def phases(self) -> PhaseTable | None:
+        """Return the table of phases, or None for rows that are narrow, or slow to convert."""
+        problem = self.problem
+        dtypes = {_arrays.DTYPE_NAMES[code] for code in (problem.load_dtype, problem.store_dtype)}
+        converts = _kernels.PHASE_F16 or "f16" not in dtypes
+        if not converts or problem.computes_f64 or problem.src[2] <= _kernels.ROW_LANES:
+            return None
+        lanes, parts = _kernels.PHASE_LANES, _kernels.PHASE_PARTS > 0
+        return phase_table(self.axes[2], problem.dst[2], lanes=lanes, parts=parts)
+
+    def windows(self) -> WidthTable | None:
+        """Return the table of windows, or None where these were too long."""
+        vectors = {1: _kernels.WINDOW_VECTORS, 2: _kernels.WINDOW_VECTORS_OF_PARTS}
+        most = vectors.get(self.chains, 0)
+        table = self.width_table(1) if most else None
+        fits = table is not None and 0 < table.window <= most * _kernels.WIDTH_LANES
+        return table if fits else None
+
+    def group(self) -> int:
+        """Return how many rows of the result the kernel of widths takes side by side."""
+        row = max(self.problem.src[2], self.problem.dst[2]) * self.pixel
+        return int(max(1, min(self.rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row)))
+
+    def width_table(self, group: int) -> WidthTable | None:
+        """Return the table of a row, or None for one that is too long or reads far apart."""
+        src, dst = self.problem.src[2], self.problem.dst[2]
+        if self.longest[2] > _kernels.COLUMNS_IN_SEQUENCE or src > _LONGEST_WIDTH:
+            return None
+        return width_table(
+            self.axes[2],
+            dst,
+            self.pixel,
+            group,
+            self.chains,
+            lanes=_kernels.WIDTH_LANES,
+            reach=_kernels.WIDTH_REACH,
+            limit=int(CHUNK_ELEMENTS * min(1, src / dst)),
+        )
