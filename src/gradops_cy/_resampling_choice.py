@@ -53,26 +53,30 @@ THREAD_ELEMENTS = 1 << 15
 _LONG_ROW = 48
 
 # Nanoseconds of the kernels of positions and planes for each thing that they do, as fitted to the
-# times of some thousand problems on Zen 5, with vectors of 64 and of 32 bytes: within a fifth or a
-# quarter for half of them, and where two kernels take their time, the other one is not much slower.
-# Windows, phases and widths: a row, its blocks, those for each row of diff_dst, and for each tap.
-_OF_ROWS = {
+# times of thousands of drawn problems on Zen 5, with vectors of 64 and of 32 bytes: within a fifth
+# for half of them, and what is chosen takes 1.05 times as long as the best one, on average.
+_NANOSECONDS = {
     16: {
-        "windows": (2.6, 1.0, 1.6, 0.65),
-        "phases": (1.9, 0.55, 0.5, 0.0),
-        "width": (14.0, 0.6, 0.7, 1.1),
+        # A row of the result, its blocks, those for each row of diff_dst, and for each tap.
+        "windows": (3.0, 2.6, 0.75, 0.7),
+        "width": (13.0, 1.6, 0.45, 1.0),
+        "phases": (2.0, 0.75, 0.45, 0.0),
+        "spread": (2.6, 0.65, 0.3, 0.0),  # phases where the width shrinks
+        # A row or a plane, a row that reads something, its blocks, those for each row of diff_dst.
+        "points": (1.4, 3.0, 0.3, 1.0),
+        # Sixteen planes, a row of these, a position transposed, and each tap.
+        "planes": (160.0, 23.0, 2.0, 0.6),
     },
     8: {
-        "windows": (3.3, 0.45, 1.3, 0.75),
-        "phases": (1.8, 0.35, 0.4, 0.0),
-        "width": (14.0, 1.0, 0.5, 0.55),
+        "windows": (4.1, 1.5, 0.6, 1.0),
+        "width": (14.0, 1.8, 0.4, 0.4),
+        "phases": (2.5, 0.5, 0.4, 0.0),
+        "spread": (1.0, 1.1, 0.3, 0.0),
+        "points": (1.6, 7.1, 0.2, 0.8),
+        "planes": (195.0, 25.0, 2.35, 0.95),
     },
 }
-# Points: a plane or a row, a row that reads something, its blocks, those for each row of diff_dst.
-_OF_POINTS = {16: (1.5, 2.9, 0.0, 1.4), 8: (1.6, 7.2, 0.0, 0.9)}
-# Planes: sixteen of them, a row of these, a position transposed, and one summed.
-_OF_PLANES = {16: (155.0, 23.0, 2.1, 0.6), 8: (160.0, 24.0, 2.75, 0.9)}
-# Zen 4 and Intel were found to favour the others by so much, with vectors of 64 bytes.
+# Zen 4 and Intel were found to favour rows over planes by so much, with vectors of 64 bytes.
 _PLANES_ELSEWHERE = 1.5
 
 
@@ -156,36 +160,40 @@ class _Candidates:
         return [*names, "rows" if self.rows >= _FEW_ROWS else "channels"]
 
     def nanoseconds(self) -> dict[str, float]:
-        """Estimate the times of those that tables and vectors allow for."""
-        problem = self.problem
+        """Estimate the times of those that the tier and the extents allow for."""
+        problem, rows = self.problem, self.rows
         planes = problem.batch * problem.channels
         src, dst = math.prod(problem.src), math.prod(problem.dst)
+        extent, columns = problem.src[2], problem.dst[2]
         products = math.prod(float(axis.count.mean()) for axis in self.axes[:2])
+        read = math.prod(float((axis.count > 0).mean()) for axis in self.axes[:2])
         taps = float(self.axes[2].count.mean())
         lanes = 16 if _kernels.POINT_LANES == 16 else 8
-        blocks = -(-problem.src[2] // _kernels.POINT_LANES)
+        of = _NANOSECONDS[lanes]
+        blocks = -(-extent // _kernels.POINT_LANES)
         times = {}
-        fits = _kernels.ROW_LANES * (src + dst) <= _PLANE_ELEMENTS
+
         groups = -(-planes // _kernels.ROW_LANES)
-        alone = planes * (src + dst) < 2 * THREAD_ELEMENTS
-        if fits and (groups >= _PLANE_GROUPS or (self.permutes and alone)):
-            group, row, moved, summed = _OF_PLANES[lanes]
-            sums = src * taps
-            time = group + row * src / problem.src[2] + moved * (src + dst) + summed * sums
-            times["planes"] = groups * time
-            if lanes == 16 and not _processor.ZEN5:
-                times["planes"] *= _PLANES_ELSEWHERE
-        for name, (row, block, product, tap) in _OF_ROWS[lanes].items():
-            if self.permutes or (name == "phases" and not problem.computes_f64):
-                loaded = product * products
-                if name != "windows":
-                    loaded *= max(1, problem.dst[2] / problem.src[2])
-                times[name] = self.rows * (row + blocks * (block + loaded + tap * taps))
+        fits = _kernels.ROW_LANES * (src + dst) <= _PLANE_ELEMENTS
+        filled = groups * _kernels.ROW_LANES <= planes + planes // 2
+        alone = self.permutes and planes * (src + dst) < 2 * THREAD_ELEMENTS
+        if fits and filled and (alone or groups >= _PLANE_GROUPS):
+            group, row, moved, tap = of["planes"]
+            each = group + row * src / extent + moved * (src + dst) + tap * src * taps
+            elsewhere = _PLANES_ELSEWHERE if lanes == 16 and not _processor.ZEN5 else 1
+            times["planes"] = groups * each * elsewhere
+        names = ("windows", "width", "phases") if self.permutes else ("phases",)
+        for name in names if not problem.computes_f64 else ():
+            row, block, product, tap = of[name]
+            if name == "phases" and columns < extent:
+                row, block, product, tap = of["spread"]
+            loads = products if name == "windows" else products * max(1.0, columns / extent)
+            each = row + blocks * ((block + tap * taps) * read + product * loads)
+            times[name] = rows * each
         if not problem.computes_f64:
-            plane, row, block, product = _OF_POINTS[lanes]
-            read = math.prod(float((axis.count > 0).mean()) for axis in self.axes[:2])
-            time = plane + row * read + blocks * (block * read + product * products)
-            times["points"] = planes * plane + self.rows * time
+            plane, row, block, product = of["points"]
+            each = plane + row * read + blocks * (block * read + product * products)
+            times["points"] = planes * plane + rows * each
         return times
 
     def make(self, name: str) -> KernelChoice | None:

@@ -101,7 +101,7 @@ cdef void fuse_rows(const Job *job, const Workspace *space, const Span *span, co
     cdef const char *asked[ASKED_ROWS]
     cdef double[FUSED_ROWS] weights
     cdef float one = 1
-    cdef Py_ssize_t i, count = fused.count, step = job.result.strides[4]
+    cdef Py_ssize_t i, count = fused.count, step = job.result.strides[4], positions = span.x1 - span.x0
     cdef Py_ssize_t origin = span.y0 * job.grads.strides[4]
     cdef char *dst = row.result + span.x0 * step
     fused.row, fused.asked, fused.rows = rows, asked, row.depth_count * row.height_count
@@ -109,8 +109,10 @@ cdef void fuse_rows(const Job *job, const Workspace *space, const Span *span, co
     if job.direct and fused.rows <= FUSED_ROWS:
         fused.streams = job.streams and (<Py_ssize_t> dst | fused.dst_step) % 64 == 0
         if fused.rows == 0 and not fused.streams:
+            if fused.dst_step == positions * step:
+                positions, count = positions * count, 1
             for i in range(count):
-                memset(dst + i * fused.dst_step, 0, (span.x1 - span.x0) * step)
+                memset(dst + i * fused.dst_step, 0, positions * step)
             return
         all_products(job, &row, row.grads + origin, rows, weights)
         fused.weight = <const float *> weights

@@ -195,6 +195,19 @@ INLINE void store_spread(const int dtype, int streams, const vec_f32 *pair, ptrd
     }
 }
 
+/* Each element of a vector as often as `spread`, in as many vectors. */
+INLINE void spread_column(const int spread, vec_f32 column, vec_f32 *part) {
+    vec_f32 twice[2], fourfold[4];
+    take_turns_f32(column, column, spread == 2 ? part : twice);
+    if (spread == 2) return;
+#pragma GCC unroll 2
+    for (int p = 0; p < 2; p++)
+        take_turns_f32(twice[p], twice[p], (spread == 4 ? part : fourfold) + 2 * p);
+    if (spread == 4) return;
+#pragma GCC unroll 4
+    for (int p = 0; p < 4; p++) take_turns_f32(fourfold[p], fourfold[p], part + 2 * p);
+}
+
 /* `fixed` as above. The taps are the weights of each lane, and words of ones where it has any. Rows that
  * read the same are stored `together`. */
 INLINE void spread_phases_for(const int dtype, const int spread, const int fixed, const int together,
@@ -208,19 +221,13 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
         char *dst = result + i * job->dst_step;
         for (ptrdiff_t y = 0; y < columns; y += LANES_F32) {
             const ptrdiff_t left = columns - y;
-            vec_f32 part[8] = {{0}}, more[8];
+            vec_f32 column = {0}, part[8];
             for (ptrdiff_t r = 0; r < rows; r++)
-                part[0] += splat_f32(job->weight[r])
-                           * load_first(dtype, job->row[r] + offset + y * size, left);
+                column += splat_f32(job->weight[r])
+                          * load_first(dtype, job->row[r] + offset + y * size, left);
             for (ptrdiff_t r = 0; r < job->asked_rows; r++)
                 prefetch_ahead(job->asked[r] + offset + y * size, job->near, 1);
-#pragma GCC unroll 4
-            for (int parts = 1; parts < spread; parts *= 2) {
-#pragma GCC unroll 4
-                for (int p = 0; p < parts; p++) take_turns_f32(part[p], part[p], more + 2 * p);
-#pragma GCC unroll 8
-                for (int p = 0; p < 2 * parts; p++) part[p] = more[p];
-            }
+            spread_column(spread, column, part);
 #pragma GCC unroll 8
             for (int p = 0; p < spread; p++)
                 part[p] = (vec_f32)((indices_f32)(weight * part[p] + zero) & used);

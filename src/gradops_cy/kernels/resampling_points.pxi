@@ -22,11 +22,10 @@ cpdef enum:
 
 
 cdef bint streams_points(const Job *job, const char *dst, Py_ssize_t row_bytes) noexcept nogil:
-    # Whether rows of the result, and their positions where these have vectors, are whole lines.
-    cdef Py_ssize_t unit = POINT_LANES * 2 * job.store_size
-    if job.pixel >= POINT_LANES:
-        row_bytes |= job.pixel * job.store_size
-    return (<Py_ssize_t> dst | job.result.strides[3] | row_bytes) % max(unit, <Py_ssize_t> 64) == 0
+    # Whether rows of the result are whole lines, and positions or pairs of blocks too.
+    cdef Py_ssize_t unit = job.pixel if job.pixel >= POINT_LANES else 2 * POINT_LANES
+    unit *= job.store_size
+    return (<Py_ssize_t> dst | job.result.strides[3] | unit) % 64 == 0 and row_bytes % unit == 0
 
 
 cdef void put_part(const Job *job, Stage *stage, const Cursor *at, const Py_ssize_t *chunk,
