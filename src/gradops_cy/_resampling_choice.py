@@ -58,17 +58,19 @@ _LONG_ROW = 48
 _NANOSECONDS = {
     16: {
         # A row of the result, its blocks, those for each row of diff_dst, and for each tap.
-        "windows": (3.0, 2.6, 0.75, 0.7),
+        "windows": (2.2, 4.4, 0.8, 0.35),
+        "windows alike": (4.7, 1.1, 0.7, 1.0),  # of rows whose blocks have one pattern
         "width": (13.0, 1.6, 0.45, 1.0),
         "phases": (2.0, 0.75, 0.45, 0.0),
         "spread": (2.6, 0.65, 0.3, 0.0),  # phases where the width shrinks
         # A row or a plane, a row that reads something, its blocks, those for each row of diff_dst.
         "points": (1.4, 3.0, 0.3, 1.0),
         # Sixteen planes, a row of these, a position transposed, and each tap.
-        "planes": (160.0, 23.0, 2.0, 0.6),
+        "planes": (160.0, 23.0, 2.1, 0.6),
     },
     8: {
-        "windows": (4.1, 1.5, 0.6, 1.0),
+        "windows": (2.8, 3.8, 0.7, 0.3),
+        "windows alike": (5.2, 0.35, 0.55, 1.3),
         "width": (14.0, 1.8, 0.4, 0.4),
         "phases": (2.5, 0.5, 0.4, 0.0),
         "spread": (1.0, 1.1, 0.3, 0.0),
@@ -168,9 +170,9 @@ class _Candidates:
         products = math.prod(float(axis.count.mean()) for axis in self.axes[:2])
         read = math.prod(float((axis.count > 0).mean()) for axis in self.axes[:2])
         taps = float(self.axes[2].count.mean())
-        lanes = 16 if _kernels.POINT_LANES == 16 else 8
-        of = _NANOSECONDS[lanes]
-        blocks = -(-extent // _kernels.POINT_LANES)
+        vector = _kernels.POINT_LANES
+        of = _NANOSECONDS[max(vector, 8)]
+        blocks = -(-extent // vector)
         times = {}
 
         groups = -(-planes // _kernels.ROW_LANES)
@@ -180,13 +182,14 @@ class _Candidates:
         if fits and filled and (alone or groups >= _PLANE_GROUPS):
             group, row, moved, tap = of["planes"]
             each = group + row * src / extent + moved * (src + dst) + tap * src * taps
-            elsewhere = _PLANES_ELSEWHERE if lanes == 16 and not _processor.ZEN5 else 1
+            elsewhere = _PLANES_ELSEWHERE if vector == 16 and not _processor.ZEN5 else 1
             times["planes"] = groups * each * elsewhere
         names = ("windows", "width", "phases") if self.permutes else ("phases",)
         for name in names if not problem.computes_f64 else ():
-            row, block, product, tap = of[name]
-            if name == "phases" and columns < extent:
-                row, block, product, tap = of["spread"]
+            kind = "spread" if name == "phases" and columns < extent else name
+            if name == "windows" and extent > vector and vector * columns % extent == 0:
+                kind = "windows alike"
+            row, block, product, tap = of[kind]
             loads = products if name == "windows" else products * max(1.0, columns / extent)
             each = row + blocks * ((block + tap * taps) * read + product * loads)
             times[name] = rows * each

@@ -121,11 +121,12 @@ class ResamplePlan:
         self, grads: Array, result: Array, channels_last: bool, accumulate: bool, num_threads: int
     ) -> None:
         """Compute `result` from `grads`."""
-        if self._words[0]:
+        of_grads, of_result = self._words
+        if of_grads:
             grads = grads.view(_WORD)
-        if self._words[1]:
+        if of_result:
             result = result.view(_WORD)
-        threads = min(num_threads, self.max_threads)
+        threads = num_threads if num_threads < self.max_threads else self.max_threads
         # Taking is atomic, so that no two calls ever hold the same piece.
         try:
             spare = self._spare.pop() if threads == 1 else None
