@@ -42,14 +42,17 @@ _SPARSE = 3
 _GROUP_ELEMENTS = 256
 CHUNK_ELEMENTS = 4096
 _LONGEST_WIDTH = 1 << 20
-# Channels of a position of the kernel of points, all of which its buffers hold.
+# Channels of a position of the kernel of points, all of which its buffers hold; and the share of
+# elements that read something below which it is faster for many channels.
 _MOST_CHANNELS = 4096
+_SPARSELY = 0.5
 # Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
 # groups that keep threads busy; and the elements loaded and stored that are worth a thread.
 _PLANE_ELEMENTS = 1 << 17
 _PLANE_GROUPS = 4
 THREAD_ELEMENTS = 1 << 15
-# The elements of a row from which on windows of narrow vectors do not pay, channels last.
+# The elements of a row from which on windows of narrow vectors do not pay: they take a permutation
+# for each register.
 _LONG_ROW = 48
 
 # Nanoseconds of the kernels of positions and planes for each thing that they do, as fitted to the
@@ -132,6 +135,12 @@ class _Candidates:
             self.chains = chains(axes[2], lanes, longest)
         self.longest = [int(axis.count.max()) for axis in axes]
 
+    @property
+    def has_windows(self) -> bool:
+        """Whether windows pay."""
+        wide = _kernels.WIDTH_LANES >= _kernels.ROW_LANES
+        return wide or self.problem.src[2] * self.pixel < _LONG_ROW
+
     def by_rules(self) -> Iterator[str]:
         """Name them for channels that lie innermost."""
         problem = self.problem
@@ -141,15 +150,13 @@ class _Candidates:
             limit = _KERNEL_WIDTH_CHANNELS_SPARSE
         widths = self.permutes and problem.channels < limit
         few = problem.channels < _FEW_CHANNELS and self.rows >= _FEW_ROWS
-        # Of many channels boxes are as fast as points in cache, and faster beyond.
-        boxes = not widths and not few
+        # Of many channels boxes are as fast as points beyond the caches, and where few are zeros.
         plain = self.longest[0] * self.longest[1] == 1 and not problem.past_the_caches
-        if not boxes or plain:
+        read = math.prod(float((axis.count > 0).mean()) for axis in self.axes)
+        if widths or few or (plain and read < _SPARSELY):
             yield "points"
         if widths:
-            # Vectors of AVX2 take a permutation for each register of a window.
-            wide = _kernels.WIDTH_LANES >= _kernels.ROW_LANES
-            if wide or problem.src[2] * problem.channels < _LONG_ROW:
+            if self.has_windows:
                 yield "windows"
             yield "width"
             few = problem.channels < _KERNEL_WIDTH_CHANNELS
@@ -184,7 +191,8 @@ class _Candidates:
             each = group + row * src / extent + moved * (src + dst) + tap * src * taps
             elsewhere = _PLANES_ELSEWHERE if vector == 16 and not _processor.ZEN5 else 1
             times["planes"] = groups * each * elsewhere
-        names = ("windows", "width", "phases") if self.permutes else ("phases",)
+        names = ["width", "phases"] if self.permutes else ["phases"]
+        names += ["windows"] * (self.permutes and self.has_windows)
         for name in names if not problem.computes_f64 else ():
             kind = "spread" if name == "phases" and columns < extent else name
             if name == "windows" and extent > vector and vector * columns % extent == 0:
@@ -208,6 +216,8 @@ class _Candidates:
             phases = self.phases()
             return KernelChoice(name, self.chains, phases=phases) if phases else None
         if name in ("windows", "width"):
+            if not self.permutes:
+                return None
             width = self.windows() if name == "windows" else self.width_table(self.group())
             return KernelChoice(name, self.chains, width=width) if width else None
         return KernelChoice(name, self.chains)

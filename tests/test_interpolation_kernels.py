@@ -1,0 +1,134 @@
+"""Every kernel of resampling computes the same, bit for bit, whichever is chosen."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gradops_cy import (
+    _arrays,
+    _interpolation_call,
+    _processor,
+    _resampling_choice,
+    interpolate_backward,
+)
+from tests.cases import every_dtype, every_format
+from tests.test_interpolation import check
+from tests.tolerances import DTYPES
+
+# Those of positions, and those of channels that lie innermost.
+KERNELS = (
+    ["points", "phases", "windows", "width", "planes", "rows", "channels"],
+    ["points", "windows", "width", "rows", "channels"],
+)
+
+
+narrow_dtype = pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+
+
+@pytest.fixture
+def force(monkeypatch):
+    """Return a function that makes one kernel the only choice."""
+
+    def forced(kernel):
+        candidates = _resampling_choice._Candidates
+        monkeypatch.setattr(candidates, "by_time", lambda _: [kernel])
+        monkeypatch.setattr(candidates, "by_rules", lambda _: [kernel])
+        monkeypatch.setattr(_interpolation_call, "_forms", {})
+
+    return forced
+
+
+def shapes_of(data_format, channels, *spatial):
+    return [(2, *x, channels) if data_format == "NXC" else (2, channels, *x) for x in spatial]
+
+
+@every_dtype
+@every_format
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    ("channels", "src", "dst"),
+    [
+        (3, (7, 40), (14, 80)),
+        (17, (21, 48), (5, 12)),
+        (5, (3, 9, 33), (3, 4, 16)),
+        (16, (12, 6), (24, 9)),
+        (40, (37,), (21,)),
+        (9, (64,), (8,)),
+        (20, (5, 30, 2), (8, 10, 1)),
+        (1, (30, 70), (12, 33)),
+        (2, (6, 18), (6, 18)),
+    ],
+)
+def test_kernels_agree_bit_for_bit(force, channels, src, dst, mode, accumulate, data_format, dtype):
+    shape, of_dst = shapes_of(data_format, channels, src, dst)
+    rng = np.random.default_rng(0)
+    dy = rng.standard_normal(of_dst).astype(DTYPES[dtype])
+    start = rng.standard_normal(shape).astype(DTYPES[dtype])
+    keywords = {"mode": mode, "data_format": data_format, "accumulate": accumulate}
+    results = {}
+    for kernel in KERNELS[data_format == "NXC" and channels > 1]:
+        force(kernel)
+        out = start.copy()
+        try:
+            interpolate_backward(shape, dy, **keywords, out=out)
+        except StopIteration:  # neither its tables nor the tier have this problem
+            continue
+        results[kernel] = out.tobytes()
+        plans = [
+            plan for form in _interpolation_call._forms.values() for plan in form.plans.values()
+        ]
+        assert [plan.kernel for plan in plans] == [kernel]
+    assert len(results) >= 2
+    assert len(set(results.values())) == 1, sorted(results, key=lambda name: results[name])
+
+
+@narrow_dtype
+@every_format
+@pytest.mark.parametrize("view", ["contiguous", "reversed", "last axis second"])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("transform", ["half_pixel", "align_corners", "asymmetric"])
+@pytest.mark.parametrize(
+    ("channels", "src", "dst"),
+    [
+        (3, (33, 40), (8, 10)),
+        (20, (9, 4100), (2, 500)),
+        (4, (11, 5, 70), (3, 9, 17)),
+        (70, (16, 7), (2, 1)),
+        (2, (40, 1), (90, 1)),
+        (33, (90,), (7,)),
+    ],
+)
+def test_points(force, channels, src, dst, transform, mode, view, data_format, dtype):
+    """Results of which most are zero, and rows of several products."""
+    force("points")
+    check(dtype, data_format, 2, channels, src, dst, mode, transform, view=view)
+    check(dtype, data_format, 2, channels, src, dst, mode, transform, out_view=view)
+
+
+@narrow_dtype
+@every_format
+@pytest.mark.parametrize("lines", [True, False])
+@pytest.mark.parametrize("channels", [3, 16, 48, 50])
+@pytest.mark.parametrize(
+    ("src", "dst"), [((22, 64), (5, 8)), ((3, 9, 96), (1, 4, 40)), ((30, 31), (9, 11))]
+)
+def test_points_past_the_caches(monkeypatch, force, src, dst, channels, lines, data_format, dtype):
+    """Whole lines are streamed from registers, others gathered first, and all else is left."""
+    shape, of_dst = shapes_of(data_format, channels, src, dst)
+    dy = np.random.default_rng(0).standard_normal(of_dst).astype(DTYPES[dtype])
+    results = []
+    for streams in (False, True):
+        monkeypatch.setattr(_processor, "past_the_caches", lambda *_, past=streams: past)
+        force("points")
+        count = math.prod(shape)
+        room = _arrays.aligned_bytes((count + 64) * dy.itemsize).view(dy.dtype)
+        room[...] = 7
+        first = 0 if lines else 3
+        out = room[first : first + count].reshape(shape)
+        interpolate_backward(shape, dy, mode="nearest", data_format=data_format, out=out)
+        assert (room[:first] == 7).all()
+        assert (room[first + count :] == 7).all()
+        results.append(out.tobytes())
+    assert results[0] == results[1]
