@@ -57,13 +57,14 @@ _LONG_ROW = 48
 
 # Nanoseconds of the kernels of positions and planes for each thing that they do, as fitted to the
 # times of thousands of drawn problems on Zen 5, with vectors of 64 and of 32 bytes: within a fifth
-# for half of them, and what is chosen takes 1.05 times as long as the best one, on average.
+# for half of them, and what is chosen takes 1.05 times as long as the best one, on average. Those of
+# widths are a fifth more, since they wait for memory in two passes.
 _NANOSECONDS = {
     16: {
         # A row of the result, its blocks, those for each row of diff_dst, and for each tap.
         "windows": (2.2, 4.4, 0.8, 0.35),
         "windows alike": (4.7, 1.1, 0.7, 1.0),  # of rows whose blocks have one pattern
-        "width": (13.0, 1.6, 0.45, 1.0),
+        "width": (15.0, 1.9, 0.55, 1.2),
         "phases": (2.0, 0.75, 0.45, 0.0),
         "spread": (2.6, 0.65, 0.3, 0.0),  # phases where the width shrinks
         # A row or a plane, a row that reads something, its blocks, those for each row of diff_dst.
@@ -74,7 +75,7 @@ _NANOSECONDS = {
     8: {
         "windows": (2.8, 3.8, 0.7, 0.3),
         "windows alike": (5.2, 0.35, 0.55, 1.3),
-        "width": (14.0, 1.8, 0.4, 0.4),
+        "width": (16.0, 2.2, 0.5, 0.5),
         "phases": (2.5, 0.5, 0.4, 0.0),
         "spread": (1.0, 1.1, 0.3, 0.0),
         "points": (1.6, 7.1, 0.2, 0.8),

@@ -47,6 +47,9 @@ _SLIDING_COLUMN_BYTES = 1 << 12
 _STRIP_ELEMENTS = 1 << 15
 # The scale from which on linear phases take two passes, and read each row once.
 _SHARED_SCALE = 8
+# Elements of a row of diff_dst and of the result up to which one axis is folded with the channels:
+# longer ones are better read one by one.
+_FOLDED_ROW = 2048
 # The fewest planes that the kernels of phases and windows take by turns.
 _FEW_PLANES = 4
 # Elements loaded and stored by one task, about.
@@ -326,9 +329,11 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
 
 
 def _folds(problem: ResampleProblem, innermost: Innermost) -> bool:
-    """Return whether channels may be counted as rows of one: rows alike are one call."""
+    """Return whether channels are counted as rows of one: rows alike are one call."""
     flat = problem.src[:2] == problem.dst[:2] == (1, 1)
-    return innermost == "width" and flat and {0.0, 1.0}.issuperset(problem.scales[:2])
+    short = problem.src[2] + problem.dst[2] <= _FOLDED_ROW
+    at_one = {0.0, 1.0}.issuperset(problem.scales[:2])
+    return innermost == "width" and flat and short and at_one
 
 
 def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
