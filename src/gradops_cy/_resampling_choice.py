@@ -57,8 +57,8 @@ _LONG_ROW = 48
 
 # Nanoseconds of the kernels of positions and planes for each thing that they do, as fitted to the
 # times of thousands of drawn problems on Zen 5, with vectors of 64 and of 32 bytes: within a fifth
-# for half of them, and what is chosen takes 1.05 times as long as the best one, on average. Those of
-# widths are a fifth more, since they wait for memory in two passes.
+# for half of them, and what is chosen takes 1.05 times as long as the best one, on average. Those
+# of widths are a fifth more, since they wait for memory in two passes.
 _NANOSECONDS = {
     16: {
         # A row of the result, its blocks, those for each row of diff_dst, and for each tap.
@@ -142,6 +142,17 @@ class _Candidates:
         wide = _kernels.WIDTH_LANES >= _kernels.ROW_LANES
         return wide or self.problem.src[2] * self.pixel < _LONG_ROW
 
+    @property
+    def has_planes(self) -> bool:
+        """Whether planes fit a cache, fill vectors, and leave every thread some."""
+        problem, lanes = self.problem, _kernels.ROW_LANES
+        planes = problem.batch * problem.channels
+        elements = math.prod(problem.src) + math.prod(problem.dst)
+        groups = -(-planes // lanes)
+        fits = lanes * elements <= _PLANE_ELEMENTS and groups * lanes <= planes + planes // 2
+        alone = self.permutes and planes * elements < 2 * THREAD_ELEMENTS
+        return fits and (alone or groups >= _PLANE_GROUPS)
+
     def by_rules(self) -> Iterator[str]:
         """Name them for channels that lie innermost."""
         problem = self.problem
@@ -183,11 +194,8 @@ class _Candidates:
         blocks = -(-extent // vector)
         times = {}
 
-        groups = -(-planes // _kernels.ROW_LANES)
-        fits = _kernels.ROW_LANES * (src + dst) <= _PLANE_ELEMENTS
-        filled = groups * _kernels.ROW_LANES <= planes + planes // 2
-        alone = self.permutes and planes * (src + dst) < 2 * THREAD_ELEMENTS
-        if fits and filled and (alone or groups >= _PLANE_GROUPS):
+        if self.has_planes:
+            groups = -(-planes // _kernels.ROW_LANES)
             group, row, moved, tap = of["planes"]
             each = group + row * src / extent + moved * (src + dst) + tap * src * taps
             elsewhere = _PLANES_ELSEWHERE if vector == 16 and not _processor.ZEN5 else 1

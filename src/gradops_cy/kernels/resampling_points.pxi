@@ -1,5 +1,5 @@
-# The kernel of points: see resampling_points.h. Some rows of the result at a time are cleared, if any of
-# a plane read nothing, and those that read something are written.
+# The kernel of points: see resampling_points.h. Some rows of the result at a time are cleared, if any
+# of a plane read nothing, and those that read something are written.
 
 cdef extern from "resampling_points.h" nogil:
     cpdef enum:
