@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradops_cy import _convolution_columns
+from gradops_cy import (
+    _convolution_columns,
+    convolution_backward_data,
+    convolution_backward_data_plan,
+)
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 from tests import forced
@@ -296,6 +300,41 @@ def test_pads_larger_than_the_kernel(begin, end, transposed, data_format, dtype)
         pads_end=(end, begin),
     )
     in_format(case, data_format, dtype).check()
+
+
+# -- taps in the padding -------------------------------------------------------------------------
+
+BESIDE = {
+    "3x3 of 1x1": layer("64-48-1-3-1-1"),
+    "7x7 of 2x2": layer("20-36-2-7-1-3", batch=3),
+    "dilation beyond the image": layer("32-40-9-3-1-12", dilations=(12, 12)),
+    "rows and columns apart": layer(
+        "17-33-1-1-1-0", dst=(1, 30), kernel=(5, 3), pads_begin=(2, 1), pads_end=(2, 1)
+    ),
+    "none that reach": layer("5-7-1-2-1-4", dilations=(8, 8)),
+    "first ones with a stride": layer("9-16-2-5-3-4", dilations=(3, 3)),
+    "transposed": layer("40-24-2-5-2-4", transposed=True),
+    "depthwise": layer("1-1-1-5-1-2", groups=33),
+    "groups": layer("4-8-2-7-1-3", groups=6),
+}
+
+
+@every_dtype
+@every_format
+@pytest.mark.parametrize("name", BESIDE)
+def test_taps_that_reach_nothing(name, data_format, dtype):
+    in_format(BESIDE[name], data_format, dtype).check()
+
+
+def test_taps_that_reach_nothing_are_no_work():
+    weights = np.full((3, 3, 8, 4), np.nan, np.float32)
+    weights[1, 1] = 1
+    keywords = {"strides": 1, "pads_begin": 1, "pads_end": 1, "dilations": 1}
+    dy = np.ones((2, 1, 1, 4), np.float32)
+    np.testing.assert_array_equal(convolution_backward_data(dy, weights, **keywords), 4)
+    plan = convolution_backward_data_plan(dy.shape, weights, **keywords)
+    assert "kh1kw1" in plan.describe()
+    np.testing.assert_array_equal(plan(dy), 4)
 
 
 # -- real layers ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, wraps
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +50,7 @@ class ConvForm:
     weights_shape: tuple[int, ...]
     weights_split: tuple[int, ...]  # with three spatial axes and two of channels for each tensor
     weights_axes: tuple[int, ...]  # where g, O, I, D, H, W are among them
+    taps: tuple[Any, ...]  # the index of those that reach the tensor, where others never do
 
     @property
     def channels_last(self) -> bool:
@@ -56,8 +58,15 @@ class ConvForm:
         return self.data_format == "NXC"
 
     def weights(self, array: Array) -> Array:
-        """Return the (g, O, I, D, H, W) view of weights: splitting axes never copies."""
-        return array.reshape(self.weights_split).transpose(self.weights_axes)
+        """Return the (g, O, I, D, H, W) view of weights: splitting axes never copies.
+
+        But the only tap of several that reaches the tensor: packing wants rows of channels.
+        """
+        view = array.reshape(self.weights_split).transpose(self.weights_axes)
+        if not self.taps:
+            return view
+        some: Array = view[self.taps]
+        return some.copy(order="K") if prod(some.shape[3:]) == 1 else some
 
 
 FormOf = Callable[[str, ConvShapes, ConvAttributes], ConvForm]
@@ -195,6 +204,20 @@ class ConvCall:
         x, y = _triple(spatial), _triple(self.dst.spatial)
         if images and self.rank < 3:
             x, y, images = (images, *x[1:]), (images, *y[1:]), 1
+        extents = spatial, self.dst.spatial
+        taps = tuple(
+            map(
+                _reaching,
+                kernel,
+                self.strides,
+                self.dilations,
+                self.pads_begin,
+                *(extents if transposed else extents[::-1]),
+            )
+        )
+        pads = tuple(
+            p - t.start * d for p, t, d in zip(self.pads_begin, taps, self.dilations, strict=True)
+        )
         problem = ConvProblem(
             transposed=transposed,
             dtype=_arrays.DTYPE_CODES[self.dtype],
@@ -204,10 +227,10 @@ class ConvCall:
             diff_dst_channels=self.dst.channels,
             diff_src=x,
             diff_dst=y,
-            kernel=_triple(kernel),
+            kernel=_triple(tuple(t.stop - t.start for t in taps)),
             strides=_triple(self.strides),
             dilations=_triple(self.dilations),
-            pads_begin=_triple(self.pads_begin, 0),
+            pads_begin=_triple(pads, 0),
             rank=self.rank,
         )
         order = weights_order.replace("X", "DHW")
@@ -215,7 +238,7 @@ class ConvCall:
             "g": self.groups,
             "O": problem.output_channels,
             "I": problem.input_channels,
-            **dict(zip("DHW", problem.kernel, strict=True)),
+            **dict(zip("DHW", _triple(kernel), strict=True)),
         }
         diff_src = _arrays.Extents(self.dst.batch, inputs, spatial)
         return ConvForm(
@@ -227,7 +250,31 @@ class ConvCall:
             weights_shape=self.weights,
             weights_split=tuple(sizes[letter] for letter in order),
             weights_axes=tuple(order.index(letter) for letter in "gOIDHW"),
+            taps=(..., *taps) if problem.kernel != _triple(kernel) else (),
         )
+
+
+def _reaching(
+    kernel: int, stride: int, dilation: int, pad: int, strided: int, reached: int
+) -> slice:
+    """Return the taps but those at either end that lie in the padding, wherever the kernel stands.
+
+    Position ``m·stride + tap·dilation - pad`` of `reached` ones belongs to m of `strided`. Of a
+    map of 1x1 the centre of 3x3 is left.
+    """
+
+    def reaches(tap: int) -> bool:
+        place = tap * dilation - pad
+        first = max(0, -(place // stride))
+        return first < strided and first * stride + place < reached
+
+    start, stop = 0, kernel
+    # No pad becomes negative: that would cut the tensor.
+    while start < stop - 1 and not reaches(start) and pad >= (start + 1) * dilation:
+        start += 1
+    while stop - 1 > start and not reaches(stop - 1):
+        stop -= 1
+    return slice(start, stop)
 
 
 def _triple(values: tuple[int, ...], fill: int = 1) -> Triple:
