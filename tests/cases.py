@@ -15,6 +15,7 @@ from tests.tolerances import DTYPES, assert_close
 from tests.views import VIEWS, WRITEABLE
 
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+every_narrow_dtype = pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 every_format = pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 
 # A layer without a kernel, for the questions that plans ask of a problem.

@@ -6,6 +6,7 @@ from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
+from gradops_cy import _interpolation_call, _resampling_choice
 
 CHANNELS_LAST = kernels.Layout(True, True, False, False, True, 0, False)
 
@@ -32,6 +33,14 @@ def kernel(monkeypatch, wanted):
 
     monkeypatch.setattr(choice, "choose_kernel", forced)
     yield from other_plans()
+
+
+def resampling_kernel(monkeypatch, name):
+    """Let one kernel be the only choice, in plans that are made from now on."""
+    candidates = _resampling_choice._Candidates
+    monkeypatch.setattr(candidates, "by_time", lambda _: [name])
+    monkeypatch.setattr(candidates, "by_rules", lambda _: [name])
+    monkeypatch.setattr(_interpolation_call, "_forms", {})
 
 
 def assert_cuts_do_not_change_a_bit(monkeypatch, case, room="WORKSPACE", sizes=(10, 14, 16, 20)):

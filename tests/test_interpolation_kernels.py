@@ -9,10 +9,10 @@ from gradops_cy import (
     _arrays,
     _interpolation_call,
     _processor,
-    _resampling_choice,
     interpolate_backward,
 )
-from tests.cases import every_dtype, every_format
+from tests import forced
+from tests.cases import every_dtype, every_format, every_narrow_dtype
 from tests.test_interpolation import check
 from tests.tolerances import DTYPES
 
@@ -21,22 +21,6 @@ KERNELS = (
     ["points", "phases", "windows", "width", "planes", "rows", "channels"],
     ["points", "windows", "width", "rows", "channels"],
 )
-
-
-narrow_dtype = pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
-
-
-@pytest.fixture
-def force(monkeypatch):
-    """Return a function that makes one kernel the only choice."""
-
-    def forced(kernel):
-        candidates = _resampling_choice._Candidates
-        monkeypatch.setattr(candidates, "by_time", lambda _: [kernel])
-        monkeypatch.setattr(candidates, "by_rules", lambda _: [kernel])
-        monkeypatch.setattr(_interpolation_call, "_forms", {})
-
-    return forced
 
 
 def shapes_of(data_format, channels, *spatial):
@@ -61,7 +45,9 @@ def shapes_of(data_format, channels, *spatial):
         (2, (6, 18), (6, 18)),
     ],
 )
-def test_kernels_agree_bit_for_bit(force, channels, src, dst, mode, accumulate, data_format, dtype):
+def test_kernels_agree_bit_for_bit(
+    monkeypatch, channels, src, dst, mode, accumulate, data_format, dtype
+):
     shape, of_dst = shapes_of(data_format, channels, src, dst)
     rng = np.random.default_rng(0)
     dy = rng.standard_normal(of_dst).astype(DTYPES[dtype])
@@ -69,7 +55,7 @@ def test_kernels_agree_bit_for_bit(force, channels, src, dst, mode, accumulate, 
     keywords = {"mode": mode, "data_format": data_format, "accumulate": accumulate}
     results = {}
     for kernel in KERNELS[data_format == "NXC" and channels > 1]:
-        force(kernel)
+        forced.resampling_kernel(monkeypatch, kernel)
         out = start.copy()
         try:
             interpolate_backward(shape, dy, **keywords, out=out)
@@ -84,7 +70,7 @@ def test_kernels_agree_bit_for_bit(force, channels, src, dst, mode, accumulate, 
     assert len(set(results.values())) == 1, sorted(results, key=lambda name: results[name])
 
 
-@narrow_dtype
+@every_narrow_dtype
 @every_format
 @pytest.mark.parametrize("view", ["contiguous", "reversed", "last axis second"])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
@@ -100,28 +86,28 @@ def test_kernels_agree_bit_for_bit(force, channels, src, dst, mode, accumulate, 
         (33, (90,), (7,)),
     ],
 )
-def test_points(force, channels, src, dst, transform, mode, view, data_format, dtype):
+def test_points(monkeypatch, channels, src, dst, transform, mode, view, data_format, dtype):
     """Results of which most are zero, and rows of several products."""
-    force("points")
+    forced.resampling_kernel(monkeypatch, "points")
     check(dtype, data_format, 2, channels, src, dst, mode, transform, view=view)
     check(dtype, data_format, 2, channels, src, dst, mode, transform, out_view=view)
 
 
-@narrow_dtype
+@every_narrow_dtype
 @every_format
 @pytest.mark.parametrize("lines", [True, False])
 @pytest.mark.parametrize("channels", [3, 16, 48, 50])
 @pytest.mark.parametrize(
     ("src", "dst"), [((22, 64), (5, 8)), ((3, 9, 96), (1, 4, 40)), ((30, 31), (9, 11))]
 )
-def test_points_past_the_caches(monkeypatch, force, src, dst, channels, lines, data_format, dtype):
+def test_points_past_the_caches(monkeypatch, src, dst, channels, lines, data_format, dtype):
     """Whole lines are streamed from registers, others gathered first, and all else is left."""
     shape, of_dst = shapes_of(data_format, channels, src, dst)
     dy = np.random.default_rng(0).standard_normal(of_dst).astype(DTYPES[dtype])
     results = []
     for streams in (False, True):
         monkeypatch.setattr(_processor, "past_the_caches", lambda *_, past=streams: past)
-        force("points")
+        forced.resampling_kernel(monkeypatch, "points")
         count = math.prod(shape)
         room = _arrays.aligned_bytes((count + 64) * dy.itemsize).view(dy.dtype)
         room[...] = 7

@@ -14,7 +14,7 @@ from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_winograd as winograd
 from tests import forced
-from tests.cases import POINTWISE, conv_cases, every_format, layer, volume
+from tests.cases import POINTWISE, conv_cases, every_format, every_narrow_dtype, layer, volume
 from tests.test_convolution import in_format
 from tests.test_convolution_plans import plan_of
 from tests.tolerances import assert_close
@@ -56,7 +56,6 @@ PROBLEM = replace(
     pads_begin=(0, 1, 1),
 )
 every_case = pytest.mark.parametrize("case", SHAPES.values(), ids=SHAPES)
-every_dtype = pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ def exact_beside_largest(case, dy, weights):
     return exact, magnitude
 
 
-@every_dtype
+@every_narrow_dtype
 @every_format
 @every_case
 def test_layers(everywhere, case, data_format, dtype):

@@ -200,7 +200,7 @@ def compute(
     src_shape, src_dtype = source(op, source_name, src, dtype)
     of_attributes = _key(attributes)
     key = op, src_shape, src_dtype, shape, dtype, of_attributes
-    form = None if of_attributes is None else _forms.get(key)
+    form = _forms.get(key) if of_attributes is not None else None
     if form is None:
         forward = Source(source_name, src_shape, src_dtype)
         form = form_of(op, forward, Gradient(gradient_name, shape, dtype), attributes)
@@ -224,12 +224,9 @@ def run(
     """Check the arguments that are no part of a form, and compute."""
     add = _attributes.flag(op, "accumulate", accumulate)
     threads = _threads.resolve(op, num_threads)
-    if out is None and not add:
-        result = _arrays.new_result(op, form.diff_src_shape, form.dtype)
-    else:
-        result = _arrays.result_array(
-            op, out, form.diff_src_shape, form.dtype, accumulate=add, inputs=inputs
-        )
+    result = _arrays.result_array(
+        op, out, form.diff_src_shape, form.dtype, accumulate=add, inputs=inputs
+    )
     if result.size:
         grads = _arrays.native(diff_dst)
         contiguous = grads.flags.c_contiguous

@@ -113,9 +113,12 @@ def choose(problem: ResampleProblem, innermost: Innermost, axes: list[AxisTable]
     return next(choice for name in names if (choice := candidates.make(name)))
 
 
-def pixel_of(problem: ResampleProblem, innermost: Innermost) -> int:
-    """Return the elements of a position where rows are lanes: its channels, where these are few."""
-    return problem.channels if innermost == "channels" else 1
+def past_the_caches(problem: ResampleProblem) -> bool:
+    """Return whether no cache holds the tensors."""
+    itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
+    bytes_of_one = problem.batch * problem.channels * itemsize
+    src, dst = math.prod(problem.src) * bytes_of_one, math.prod(problem.dst) * bytes_of_one
+    return _processor.past_the_caches(src, src + dst)
 
 
 class _Candidates:
@@ -124,11 +127,11 @@ class _Candidates:
     def __init__(
         self, problem: ResampleProblem, innermost: Innermost, axes: list[AxisTable]
     ) -> None:
-        self.problem, self.innermost, self.axes = problem, innermost, axes
-        self.pixel = pixel_of(problem, innermost)
-        self.rows = problem.batch * problem.src[0] * problem.src[1]
-        if innermost == "width":
-            self.rows *= problem.channels
+        self.problem, self.axes = problem, axes
+        # Channels belong to the positions of a row, or have rows of their own.
+        self.pixel = problem.channels if innermost == "channels" else 1
+        planes = problem.batch * problem.channels // self.pixel
+        self.rows = planes * problem.src[0] * problem.src[1]
         self.permutes = _kernels.WIDTH_LANES > 0 and not problem.computes_f64
         self.chains = 1
         if self.permutes:
@@ -163,7 +166,7 @@ class _Candidates:
         widths = self.permutes and problem.channels < limit
         few = problem.channels < _FEW_CHANNELS and self.rows >= _FEW_ROWS
         # Of many channels boxes are as fast as points beyond the caches, and where few are zeros.
-        plain = self.longest[0] * self.longest[1] == 1 and not problem.past_the_caches
+        plain = self.longest[0] * self.longest[1] == 1 and not past_the_caches(problem)
         read = math.prod(float((axis.count > 0).mean()) for axis in self.axes)
         if widths or few or (plain and read < _SPARSELY):
             yield "points"
@@ -181,7 +184,7 @@ class _Candidates:
         return [*names, "rows" if self.rows >= _FEW_ROWS else "channels"]
 
     def nanoseconds(self) -> dict[str, float]:
-        """Estimate the times of those that the tier and the extents allow for."""
+        """Estimate the times of all but rows, whether or not their tables hold the problem."""
         problem, rows = self.problem, self.rows
         planes = problem.batch * problem.channels
         src, dst = math.prod(problem.src), math.prod(problem.dst)
@@ -200,9 +203,7 @@ class _Candidates:
             each = group + row * src / extent + moved * (src + dst) + tap * src * taps
             elsewhere = _PLANES_ELSEWHERE if vector == 16 and not _processor.ZEN5 else 1
             times["planes"] = groups * each * elsewhere
-        names = ["width", "phases"] if self.permutes else ["phases"]
-        names += ["windows"] * (self.permutes and self.has_windows)
-        for name in names if not problem.computes_f64 else ():
+        for name in ("windows", "width", "phases") if self.has_windows else ("width", "phases"):
             kind = "spread" if name == "phases" and columns < extent else name
             if name == "windows" and extent > vector and vector * columns % extent == 0:
                 kind = "windows alike"
@@ -210,10 +211,9 @@ class _Candidates:
             loads = products if name == "windows" else products * max(1.0, columns / extent)
             each = row + blocks * ((block + tap * taps) * read + product * loads)
             times[name] = rows * each
-        if not problem.computes_f64:
-            plane, row, block, product = of["points"]
-            each = plane + row * read + blocks * (block * read + product * products)
-            times["points"] = planes * plane + rows * each
+        plane, row, block, product = of["points"]
+        each = plane + row * read + blocks * (block * read + product * products)
+        times["points"] = planes * plane + rows * each
         return times
 
     def make(self, name: str) -> KernelChoice | None:
@@ -225,8 +225,6 @@ class _Candidates:
             phases = self.phases()
             return KernelChoice(name, self.chains, phases=phases) if phases else None
         if name in ("windows", "width"):
-            if not self.permutes:
-                return None
             width = self.windows() if name == "windows" else self.width_table(self.group())
             return KernelChoice(name, self.chains, width=width) if width else None
         return KernelChoice(name, self.chains)
@@ -265,9 +263,16 @@ class _Candidates:
         return int(max(1, min(self.rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row)))
 
     def width_table(self, group: int) -> WidthTable | None:
-        """Return the table of a row, or None for one that is too long or reads far apart."""
+        """Return the table of a row, or None for one that is too long or reads far apart.
+
+        Nor has a tier one that cannot permute.
+        """
         src, dst = self.problem.src[2], self.problem.dst[2]
-        if self.longest[2] > _kernels.COLUMNS_IN_SEQUENCE or src > _LONGEST_WIDTH:
+        if (
+            not self.permutes
+            or self.longest[2] > _kernels.COLUMNS_IN_SEQUENCE
+            or src > _LONGEST_WIDTH
+        ):
             return None
         return width_table(
             self.axes[2],

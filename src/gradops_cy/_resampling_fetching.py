@@ -69,6 +69,6 @@ def fetching_of(
         near = near and ahead <= _NEXT_ROWS_NEAR_BYTES
     else:
         ahead = _AHEAD_BYTES[kernel]
-        if _processor.ZEN5 and kernel != "points":
+        if _processor.ZEN5:
             ahead = min(ahead, _NEAR_BYTES // products // 64 * 64)
     return {"ahead": ahead + _kernels.NEAR if near and ahead else ahead, "touches": touches}

@@ -12,7 +12,12 @@ import numpy as np
 from gradops_cy import _arrays, _isa
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
-from gradops_cy._resampling_choice import CHUNK_ELEMENTS, THREAD_ELEMENTS, choose, pixel_of
+from gradops_cy._resampling_choice import (
+    CHUNK_ELEMENTS,
+    THREAD_ELEMENTS,
+    choose,
+    past_the_caches,
+)
 from gradops_cy._resampling_fetching import fetching_of
 from gradops_cy._resampling_phases import rows_alike
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
@@ -129,7 +134,7 @@ class ResamplePlan:
             grads = grads.view(_WORD)
         if of_result:
             result = result.view(_WORD)
-        threads = num_threads if num_threads < self.max_threads else self.max_threads
+        threads = min(num_threads, self.max_threads)
         # Taking is atomic, so that no two calls ever hold the same piece.
         try:
             spare = self._spare.pop() if threads == 1 else None
@@ -188,12 +193,12 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         limit = max(_MIN_CHANNELS, min(_MAX_CHANNELS, limit))
         lanes = min(problem.channels, up(even(problem.channels, limit), 16))
     elif kernel != "planes" and innermost == "channels":
-        pixel = pixel_of(problem, innermost)
+        pixel = problem.channels
         lanes *= pixel
     elements = _STRIP_ELEMENTS if kernel == "channels" else _BLOCK_ELEMENTS
     columns = max(min(_kernels.MAX_RUN, longest[2]), elements // lanes)
     src, dst = math.prod(problem.src), math.prod(problem.dst)
-    streams = problem.past_the_caches
+    streams = past_the_caches(problem)
     if width or phases:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
         # halves, which take longer to sum than to load, and always for those of phases.
@@ -266,7 +271,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         task_rows = _kernels.ROW_LANES * max(1, int(_TASK_ELEMENTS / row_elements))
         tasks = -(-rows // task_rows) * -(-problem.src[2] // task_columns)
 
-    repeats = kernel == "channels" and problem.dst[1] < problem.src[1]
+    repeats = kernel in ("channels", "points") and problem.dst[1] < problem.src[1]
     whole = (dst, src) if kernel == "planes" else (0, 0)
     none = np.empty(0, np.intp)
     words = points.words if points else none.astype(np.intc)

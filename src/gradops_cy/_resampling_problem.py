@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-from gradops_cy import _arrays, _processor
+from gradops_cy import _arrays
 
 Mode = Literal["nearest", "linear", "cubic"]
 Coordinates = Literal["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"]
@@ -40,13 +39,6 @@ class ResampleProblem:
     def computes_f64(self) -> bool:
         """Whether sums are held in float64 rather than float32."""
         return _arrays.DTYPE_NAMES[self.load_dtype] == "f64"
-
-    @property
-    def past_the_caches(self) -> bool:
-        """Whether no cache holds the tensors."""
-        bytes_of_one = self.batch * self.channels * _arrays.DTYPES[self.store_dtype].itemsize
-        src, dst = math.prod(self.src) * bytes_of_one, math.prod(self.dst) * bytes_of_one
-        return _processor.past_the_caches(src, src + dst)
 
     def __str__(self) -> str:
         """Return benchdnn's problem string, the mode and the coordinates."""

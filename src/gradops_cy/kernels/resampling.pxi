@@ -114,9 +114,8 @@ cdef struct Job:
     # For both: whether they load and store tensors without a buffer; or how many planes take turns.
     bint direct
     Py_ssize_t planes_at_once
-    bint gaps  # POINTS: some rows of a plane of the result read nothing
-    # For both, and CHANNELS where the height shrinks: from each row of the result on, those that have
-    # the same weights and read at equal distances, which are none where it shrinks.
+    # For both, and CHANNELS and POINTS where the height shrinks: from each row of the result on, those
+    # that have the same weights and read at equal distances, which are none where it shrinks.
     const Py_ssize_t *alike
     Tensor grads, result
     Py_ssize_t grads_extents[3]  # d, h, w
@@ -347,14 +346,11 @@ cdef class Resampling:
         job.planes_at_once = planes_at_once
         for axis in range(3):
             job.grads_extents[axis] = grads_shape[axis + 2]
-        if kernel == POINTS:
-            for axis in range(job.height.extent):
-                job.gaps = job.gaps or run_of(&job.height, axis) == 0
+        if kernel == WIDTH or kernel == WINDOWS or kernel == POINTS:
             job.chunks, job.patterns = &chunks[0], &patterns[0]
             job.chunk_count = chunks.shape[0] // CHUNK_WORDS
         if kernel == WIDTH or kernel == WINDOWS:
-            job.chunks, job.blocks, job.patterns = &chunks[0], &blocks[0], &patterns[0]
-            job.chunk_count = chunks.shape[0] // CHUNK_WORDS
+            job.blocks = &blocks[0]
         if kernel == PHASES:
             job.phases = &phases[0]
             job.chunk_count = blocks_of(job.width.extent, task_columns)

@@ -15,13 +15,14 @@ enum { POINT_ROWS = 64 /* rows that are reduced at once */ };
 
 /* A plane of the result: the planes of diff_dst that it reads, where the first one's rows begin, the bytes
  * between them and between rows, the elements that are left of each, and their weights; the tables of the
- * height, of which row h reads those from start[h] on with weights from first[h] to first[h + 1]; the bytes
- * between rows of the result, and how far ahead diff_dst is asked for. */
+ * height, of which row h reads those from start[h] on with weights from first[h] to first[h + 1], and how many
+ * rows from h on are the same, if any are; the bytes between rows of the result, and how far ahead diff_dst is
+ * asked for. */
 typedef struct {
     const char *src;
     ptrdiff_t depths, src_pitch, src_step, extent;
     const float *depth_weight;
-    const ptrdiff_t *start, *first;
+    const ptrdiff_t *start, *first, *alike;
     const float *height_weight;
     ptrdiff_t dst_step, ahead;
 } PointPlane;
@@ -144,25 +145,6 @@ INLINE void put_positions_for(const int dtype, const int streams, const int one,
     }
 }
 
-/* Fills in what rows from h on read, up to h1; returns how many they are, which are the same. */
-INLINE ptrdiff_t take_rows(const PointPlane *plane, ptrdiff_t h, ptrdiff_t h1, PointRow *row) {
-    const ptrdiff_t *start = plane->start, *first = plane->first, count = first[h + 1] - first[h];
-    const float *weight = plane->height_weight + first[h];
-    row->rows = 1;
-    row->products = 0;
-    for (ptrdiff_t k = 0; k < count; k++)
-        for (ptrdiff_t d = 0; d < plane->depths; d++, row->products++) {
-            row->src[row->products] = plane->src + (start[h] + k) * plane->src_step + d * plane->src_pitch;
-            row->weight[row->products] = weight[k] * plane->depth_weight[d];
-        }
-    if (count != 1) return 1;
-    for (ptrdiff_t next = h + 1; next < h1 && start[next] == start[h]; next++) {
-        if (first[next + 1] - first[next] != 1 || plane->height_weight[first[next]] != weight[0]) break;
-        row->rows++;
-    }
-    return row->rows;
-}
-
 INLINE void put_row_for(const int dtype, const int streams, const int one, const PointRow *row,
                         const int *table, ptrdiff_t pixel, ptrdiff_t n, char *dst) {
     if (pixel >= LANES_F32) put_positions_for(dtype, streams, one, row, table, pixel, n, dst);
@@ -175,20 +157,24 @@ INLINE void put_plane_for(const int dtype, const int streams, const PointPlane *
     row.extent = plane->extent;
     row.step = plane->dst_step;
     row.ahead = plane->ahead;
-    for (ptrdiff_t rows; h < h1; h += rows, dst += rows * row.step) {
-        rows = 1;
-        if (plane->first[h + 1] == plane->first[h]) {
-            if (streams) put_zeros(1, dst, n * pixel * element_size(dtype));
+    for (; h < h1; h += row.rows, dst += row.rows * row.step) {
+        const ptrdiff_t first = plane->first[h];
+        row.rows = plane->alike ? MIN(plane->alike[h], h1 - h) : 1;
+        row.products = (plane->first[h + 1] - first) * plane->depths;
+        if (row.products == 0) {
+            put_zeros(streams, dst, row.rows * n * pixel * element_size(dtype));
             continue;
         }
-        rows = take_rows(plane, h, h1, &row);
+        row_products(0, plane->src + plane->start[h] * plane->src_step, plane->src_step,
+                     plane->height_weight + first, plane->src_pitch, plane->depth_weight, plane->depths, 0,
+                     row.products, row.src, row.weight);
         if (row.products == 1) put_row_for(dtype, streams, 1, &row, table, pixel, n, dst);
         else put_row_for(dtype, streams, 0, &row, table, pixel, n, dst);
     }
 }
 
-/* Rows h0 <= h < h1 of a plane of the result, n positions of `pixel` channels, from dst on: all of them with
- * `streams`, where vectors are whole, and else but those that read nothing. */
+/* Rows h0 <= h < h1 of a plane of the result, n positions of `pixel` channels, from dst on, where one row ends
+ * and the next begins; with `streams`, which vectors must be whole for, past the caches. */
 static void put_points(int dtype, int streams, const PointPlane *plane, ptrdiff_t h0, ptrdiff_t h1,
                        const int *table, ptrdiff_t pixel, ptrdiff_t n, char *dst) {
 #define PUT(dtype)                                                                                 \

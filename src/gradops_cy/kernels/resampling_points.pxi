@@ -1,5 +1,4 @@
-# The kernel of points: see resampling_points.h. Some rows of the result at a time are cleared, if any
-# of a plane read nothing, and those that read something are written.
+# The kernel of points: see resampling_points.h. Rows of the result are written some at a time.
 
 cdef extern from "resampling_points.h" nogil:
     cpdef enum:
@@ -11,6 +10,7 @@ cdef extern from "resampling_points.h" nogil:
         const float *depth_weight
         const Py_ssize_t *start
         const Py_ssize_t *first
+        const Py_ssize_t *alike
         const float *height_weight
         Py_ssize_t dst_step, ahead
     void put_points(int dtype, bint streams, const PointPlane *plane, Py_ssize_t h0, Py_ssize_t h1,
@@ -45,8 +45,6 @@ cdef void put_part(const Job *job, Stage *stage, const Cursor *at, const Py_ssiz
         streams = streams_points(job, dst, row_bytes)
         if not streams:
             dst = staged(stage, dst, rows * row_bytes)
-    if job.gaps and not streams:
-        memset(dst, 0, rows * row_bytes)
     plane.src = (place(&job.grads, at.n, at.c, job.depth.start[at.d], 0)
                  + chunk[CHUNK_START] * job.grads.strides[4])
     plane.src_step, plane.dst_step = job.grads.strides[3], job.result.strides[3]
@@ -54,7 +52,7 @@ cdef void put_part(const Job *job, Stage *stage, const Cursor *at, const Py_ssiz
     plane.ahead = job.ahead
     plane.depths, plane.src_pitch = row.depth_count, job.grads.strides[2]
     plane.depth_weight = <const float *> row.depth_weights
-    plane.start, plane.first = height.start, height.first
+    plane.start, plane.first, plane.alike = height.start, height.first, job.alike
     plane.height_weight = <const float *> job.weights
     put_points(job.load_dtype, streams, &plane, at.h, h1, job.patterns + chunk[CHUNK_BLOCK],
                job.pixel, n, dst)
@@ -73,7 +71,7 @@ cdef void buffer_row(const Job *job, const Workspace *space, const Cursor *at,
     plane.depths, plane.depth_weight = 1, &weight
     plane.ahead = 0
     plane.extent = (chunk[CHUNK_END] - chunk[CHUNK_START]) * job.pixel
-    plane.start, plane.first, plane.height_weight = one, one + 1, &weight
+    plane.start, plane.first, plane.alike, plane.height_weight = one, one + 1, NULL, &weight
     put_points(F32, False, &plane, 0, 1, job.patterns + chunk[CHUNK_BLOCK], job.pixel, x1 - x0,
                space.summed)
     store_positions(job, &row, job.pixel, x0, x1, space.summed)
