@@ -72,10 +72,10 @@ def test_joined_rows(height, width, view, data_format, dtype):
     [{"pads_begin": (0, 0, 1)}, {"kernel": (1, 1, 2)}, {"strides": (1, 1, 2)}, {"rank": 1}],
 )
 def test_rows_with_a_kernel_and_images_are_not_joined(change):
-    assert POINTWISE.joined(2).diff_src == (2, 1, 48)
-    assert replace(POINTWISE, rank=3).joined(2).diff_src == (1, 1, 96)
-    assert POINTWISE.joined(0) == POINTWISE
-    assert replace(POINTWISE, **change).joined(2).diff_src == (2, 6, 8)
+    assert POINTWISE.joined(2, False).diff_src == (2, 1, 48)
+    assert replace(POINTWISE, rank=3).joined(2, False).diff_src == (1, 1, 96)
+    assert POINTWISE.joined(0, False) == POINTWISE
+    assert replace(POINTWISE, **change).joined(2, False).diff_src == (2, 6, 8)
 
 
 # -- sizes round the widths of vectors and tiles ------------------------------------------------
@@ -300,6 +300,66 @@ def test_pads_larger_than_the_kernel(begin, end, transposed, data_format, dtype)
         pads_end=(end, begin),
     )
     in_format(case, data_format, dtype).check()
+
+
+# -- kernels along the axis before short rows -----------------------------------------------------
+
+
+def _along(i, o, dst, taps, *, stride=1, dilation=1, pad=0, **changes):
+    """Return a case whose kernel has extents along the first axis of `dst` alone."""
+    others = len(dst) - 1
+    shape = {
+        "dst": dst,
+        "kernel": (taps, *(1,) * others),
+        "strides": (stride, *(1,) * others),
+        "dilations": (dilation, *(1,) * others),
+        "pads_begin": (pad, *(0,) * others),
+        "pads_end": (pad, *(0,) * others),
+    }
+    return layer(f"{i}-{o}-1-1-1-0", **{**shape, **changes})
+
+
+ALONG = {
+    "one column": _along(20, 36, (30, 1), 5, stride=3, pad=2, batch=3),
+    "one column, transposed": _along(20, 36, (30, 1), 5, stride=3, pad=2, transposed=True),
+    "one column, strides along it": _along(17, 5, (23, 1), 3, strides=(2, 4)),
+    "narrow": _along(16, 33, (40, 7), 3, dilation=2, pad=2, batch=2),
+    "narrow, transposed": _along(5, 48, (18, 3), 7, pad=3, transposed=True),
+    "narrow, of few channels": _along(3, 20, (25, 5), 4, pad=1),
+    "wide": _along(24, 8, (9, 100), 3, pad=1),
+    "too wide": _along(4, 8, (5, 300), 3, pad=1),
+    "halo alone": _along(8, 8, (2, 3), 9, pad=4),
+    "groups": _along(8, 4, (12, 5), 3, pad=1, groups=4),
+    "groups, wide": _along(8, 4, (5, 40), 3, pad=1, groups=4),
+    "groups of a vector": _along(16, 16, (21, 6), 5, pad=2, groups=2),
+    "depthwise": _along(1, 1, (20, 6), 3, pad=1, groups=37),
+    "depthwise, one column": _along(1, 1, (50, 1), 7, stride=2, pad=3, groups=64),
+    "volume": _along(20, 12, (6, 3, 5), 3, pad=1, batch=2),
+    "volume of columns": _along(20, 12, (6, 7, 1), 3, kernel=(3, 2, 1), strides=(1, 2, 1)),
+}
+
+
+@every_dtype
+@every_format
+@pytest.mark.parametrize("view", ["contiguous", "spaced", "inside"])
+@pytest.mark.parametrize("name", ALONG)
+def test_kernels_along_the_axis_before_short_rows(name, view, data_format, dtype):
+    in_format(ALONG[name], data_format, dtype).check(view=view, out_view=view)
+
+
+def test_which_rows_are_joined_along_a_kernel():
+    narrow = replace(POINTWISE, kernel=(1, 3, 1), diff_dst=(2, 4, 8), dilations=(1, 2, 1))
+    joined = narrow.joined(1, False)
+    assert (joined.diff_src, joined.diff_dst) == ((2, 1, 48), (2, 1, 32))
+    assert (joined.kernel, joined.dilations) == ((1, 1, 3), (1, 1, 16))
+    assert joined.flop == narrow.flop
+    assert replace(narrow, strides=(1, 2, 1)).joinable == 0
+    assert replace(narrow, pads_begin=(0, 0, 1)).joinable == 0
+    column = replace(narrow, strides=(1, 2, 1), diff_src=(2, 6, 1), diff_dst=(2, 4, 1))
+    assert column.joined(1, False).strides == (1, 1, 2)
+    spread = replace(narrow, groups=2, diff_src=(2, 6, 20), diff_dst=(2, 4, 20))
+    assert spread.joined(1, True) == spread
+    assert spread.joined(1, False).diff_src == (2, 1, 120)
 
 
 # -- taps in the padding -------------------------------------------------------------------------

@@ -218,6 +218,12 @@ class ConvCall:
         pads = tuple(
             p - t.start * d for p, t, d in zip(self.pads_begin, taps, self.dilations, strict=True)
         )
+        kept = tuple(t.stop - t.start for t in taps)
+        # A kernel that stands in one place has no strides.
+        strides = tuple(
+            1 if size == pad + 1 == src == dst == 1 else stride
+            for size, pad, src, dst, stride in zip(kept, pads, *extents, self.strides, strict=True)
+        )
         problem = ConvProblem(
             transposed=transposed,
             dtype=_arrays.DTYPE_CODES[self.dtype],
@@ -227,8 +233,8 @@ class ConvCall:
             diff_dst_channels=self.dst.channels,
             diff_src=x,
             diff_dst=y,
-            kernel=_triple(tuple(t.stop - t.start for t in taps)),
-            strides=_triple(self.strides),
+            kernel=_triple(kept),
+            strides=_triple(strides),
             dilations=_triple(self.dilations),
             pads_begin=_triple(pads, 0),
             rank=self.rank,

@@ -74,7 +74,7 @@ def factors(problem: ConvProblem, last: bool) -> Pair | None:
     _, step_h, step_w = problem.strides
     inputs = problem.input_channels
     fitting = problem.groups == problem.strides[0] == 1 and not problem.transposed
-    if not fitting or problem.joinable or 2 * inputs > CHANNELS:
+    if not fitting or problem.bare_axes > 1 or 2 * inputs > CHANNELS:
         return None
     # Below rank 2 the rows are images.
     heights = range(step_h, CHANNELS // inputs + 1, step_h) if problem.rank > 1 else (1,)

@@ -107,7 +107,7 @@ class Plan:
         assumed: int = MODERATE,
     ) -> None:
         self.problem = problem
-        joined = problem.joined(layout.joins)
+        joined = problem.joined(layout.joins, layout.diff_src_channels_last)
         self._joins = layout.joins if joined != problem else 0
         parts = dot_parts(problem, assumed, layout.accumulate)
         self.choice = choose(joined, layout, assumed, parts)
@@ -128,7 +128,7 @@ class Plan:
         """Return the residue classes and taps as the kernel reads them."""
         choice, merge = self.choice, self.cut.merge
         if choice.kernel == SCATTER:
-            return _convolution_scatter.tables(self.problem, choice.lanes, choice.along_rows)
+            return _convolution_scatter.tables(choice.given, choice.lanes, choice.along_rows)
         if merge == 1:
             return choice.residues, choice.taps
         residues, taps = choice.residues.copy(), choice.taps[::merge].copy()
@@ -307,14 +307,17 @@ class Plan:
 
     def _packable(self, weights: Array) -> Array:
         """Return the weights with the taps and channels that are packed."""
-        if self.choice.kernel == SCATTER:
-            return _convolution_scatter.by_column(self.problem, weights)
-        if self.choice.unfolds and self.cut.packed_apart == 1:
-            return _convolution_unfold.by_product(self.problem, weights)
-        if self.choice.diagonal > 1:
-            return _convolution_diagonal.by_diagonal(weights, self.choice.diagonal)
-        if self.choice.folds:
-            return _convolution_fold.by_block(self.choice.given, self.choice.fold, weights)
+        choice = self.choice
+        if choice.given.kernel != self.problem.kernel:
+            weights = weights.swapaxes(3 + 2 - self.problem.bare_axes, -1)
+        if choice.kernel == SCATTER:
+            return _convolution_scatter.by_column(choice.given, weights)
+        if choice.unfolds and self.cut.packed_apart == 1:
+            return _convolution_unfold.by_product(choice.given, weights)
+        if choice.diagonal > 1:
+            return _convolution_diagonal.by_diagonal(weights, choice.diagonal)
+        if choice.folds:
+            return _convolution_fold.by_block(choice.given, choice.fold, weights)
         return weights
 
     def pack(self, weights: Array, packed: Array) -> bool:

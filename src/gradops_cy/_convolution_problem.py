@@ -20,6 +20,9 @@ Triple = tuple[int, int, int]
 
 # Positions that make a row long enough.
 ROW = 1024
+# Positions of rows up to which a kernel along the axis before them is one along longer rows; and
+# where groups of channels are last, whose rows are spread.
+SHORT_ROW, SHORT_ROW_OF_GROUPS = 256, 12
 
 
 @dataclass(frozen=True)
@@ -62,31 +65,61 @@ class ConvProblem:
         return plain and self.diff_src[axis] == self.diff_dst[axis]
 
     @cached_property
+    def bare_axes(self) -> int:
+        """How many axes at the end have no kernel."""
+        axes = range(2, 2 - self.rank, -1)
+        return next((2 - axis for axis in axes if not self._pointwise_along(axis)), self.rank)
+
+    @cached_property
     def joinable(self) -> int:
-        """Axes whose positions may stand in the rows of the last one: those without a kernel.
+        """Axes whose positions may stand in the rows of the last one.
 
-        Never the images: how a sum is computed would depend on their number.
+        Those without a kernel; and one more where rows are short, as the taps are rows apart. Never
+        the images: how a sum is computed would depend on their number.
         """
-        joinable = -1
-        for axis in range(2, 2 - self.rank, -1):
-            if not self._pointwise_along(axis):
-                break
-            joinable += 1
-        return max(0, joinable)
+        axis = 2 - self.bare_axes
+        length = prod(self.diff_src[axis + 1 :])
+        apart = 0 < self.bare_axes < self.rank and (
+            length == 1 or (length <= SHORT_ROW and self.strides[axis] == 1)
+        )
+        return self.bare_axes if apart else max(0, self.bare_axes - 1)
 
-    def joined(self, axes: int) -> ConvProblem:
-        """Return the same problem in rows of up to ROW positions, made of `axes` axes and the last.
+    def joined(self, axes: int, channels_last: bool) -> ConvProblem:
+        """Return the same problem in longer rows, made of up to `axes` axes and the last.
 
-        Short rows leave lanes idle, and so do the ends of long ones.
+        Short rows leave lanes idle, and so do the ends of those above ROW positions.
         """
         x, y = list(self.diff_src), list(self.diff_dst)
-        for axis in (1, 0)[: min(axes, self.joinable)]:
+        if 0 < self.bare_axes == min(axes, self.joinable):
+            axis = 2 - self.bare_axes
+            spread = channels_last and self.groups > 1
+            if not spread or prod(x[axis + 1 :]) <= SHORT_ROW_OF_GROUPS:
+                return self._joined_kernel(axis)
+        for axis in (1, 0)[: max(0, min(axes, self.bare_axes - 1))]:
             rows = max(n for n in range(1, max(1, ROW // x[2]) + 1) if x[axis] % n == 0)
             x[axis] = y[axis] = x[axis] // rows
             x[2] = y[2] = x[2] * rows
             if x[axis] > 1:
                 break
         return replace(self, diff_src=(x[0], x[1], x[2]), diff_dst=(y[0], y[1], y[2]))
+
+    def _joined_kernel(self, axis: int) -> ConvProblem:
+        """Return the problem whose rows are an axis with a kernel and all behind it."""
+        length = prod(self.diff_src[axis + 1 :])
+
+        def last(values: Triple, value: int, bare: int = 1) -> Triple:
+            a, b, c = (*values[:axis], *(bare,) * (2 - axis), value)
+            return a, b, c
+
+        return replace(
+            self,
+            diff_src=last(self.diff_src, self.diff_src[axis] * length),
+            diff_dst=last(self.diff_dst, self.diff_dst[axis] * length),
+            kernel=last(self.kernel, self.kernel[axis]),
+            strides=last(self.strides, self.strides[axis]),
+            dilations=last(self.dilations, self.dilations[axis] * length),
+            pads_begin=last(self.pads_begin, self.pads_begin[axis] * length, 0),
+        )
 
     @property
     def fronts(self) -> Triple:

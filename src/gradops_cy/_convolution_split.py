@@ -49,7 +49,7 @@ def pays(problem: ConvProblem, lanes: int, tile: tuple[int, int, int]) -> bool:
         height, width = 1, sources
     elif taps > MOST_TAPS:
         return False
-    if problem.joinable:
+    if problem.bare_axes > 1:
         height, width = 1, sources
     # Rows by themselves, with the columns beside whole tiles of two or not, or run into each other.
     pitch = width + (problem.kernel[2] - 1) // (problem.strides[2] if problem.transposed else 1)
