@@ -6,6 +6,7 @@ from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
+from gradops_cy import _convolution_scores as scores
 from gradops_cy import _interpolation_call, _resampling_choice
 
 CHANNELS_LAST = kernels.Layout(True, True, False, False, True, 0, False)
@@ -30,6 +31,19 @@ def kernel(monkeypatch, wanted):
     def forced(problem, layout, tiles, assumed, parts):
         found = wanted(problem, assumed)
         return choose(problem, layout, tiles, assumed, parts) if found is None else found
+
+    monkeypatch.setattr(choice, "choose_kernel", forced)
+    yield from other_plans()
+
+
+def kernel_that_can(monkeypatch, kernel):
+    """Yield while one kernel computes every problem that it can, float32 or pairs."""
+    choose = choice.choose_kernel
+
+    def forced(problem, layout, tiles, assumed, parts):
+        case = scores._Case(problem, layout, tiles, assumed, parts)
+        can = parts < 2 and kernel in scores._kernels_of_float32(case)
+        return kernel if can else choose(problem, layout, tiles, assumed, parts)
 
     monkeypatch.setattr(choice, "choose_kernel", forced)
     yield from other_plans()

@@ -8,7 +8,12 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from math import gcd, prod
 
-from gradops_cy import _convolution_columns, _convolution_scatter, _convolution_winograd
+from gradops_cy import (
+    _convolution_columns,
+    _convolution_grouped,
+    _convolution_scatter,
+    _convolution_winograd,
+)
 from gradops_cy._convolution_choice import BLOCK_WIDTH, Choice
 from gradops_cy._convolution_cut import ChannelBlock, Cut, resized
 from gradops_cy._convolution_kernels import (
@@ -45,8 +50,6 @@ BOX_VECTORS = 2
 PLANE_BYTES = 1 << 16
 # With strides, once or twice: a smaller one shares more rows with its neighbours than it has.
 STRIDED_PLANE_BYTES = 1 << 18
-# The spread rows of a vector of lanes should stay there too.
-RING_BYTES = 1 << 15
 # Positions of SCATTER that are multiplied in less time than the weights take to arrive.
 FEW_POSITIONS = 64
 # Below this a task is not worth its own window; lanes over positions take longer over theirs.
@@ -71,9 +74,8 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     first = Cut(choice, chunk, nv, down, flatten, blocks, group_panel, groups, (1, 1, width))
     if choice.kernel == SCATTER:
         return _cut_for_scatter(first, num_threads)
-    # Rows are cut where their spread form would not stay in the first-level cache; but pieces of
-    # rows take longer to transpose and to store.
-    room = RING_BYTES * (2 if choice.boxed else 1)
+    # Rows are cut where their spread form would not stay in the first-level cache.
+    room = _convolution_grouped.room(choice.boxed)
     while choice.kernel == GROUPED and first.block[2] > 1 and _spread_bytes(first) > room:
         first = first.evened(2, first.block[2] - 1)
     fitting = _cut_for_winograd(first) if choice.winograd else _grow(_fit_workspace(first))

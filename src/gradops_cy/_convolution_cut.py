@@ -261,7 +261,8 @@ class Cut:
         """Elements from position to position of the results, or (positions first) channels."""
         choice = self.choice
         if choice.kernel == COLUMNS:
-            return self.result_positions
+            # As with the window's planes.
+            return odd(self.result_positions, 16)
         if choice.kernel == SCATTER and choice.along_rows:
             return odd(self.strip, choice.lanes)
         if choice.tiled and self.direct:

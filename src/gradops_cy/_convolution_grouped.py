@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from gradops_cy._convolution_axis import Axis
+from gradops_cy._convolution_axis import Axis, AxisTaps
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._processor import AMD, ZEN4
 from gradops_cy._rounding import up
 
 # Lanes among which a vector's instructions permute without an index in a register.
 QUAD = 4
+# The spread rows of a vector of lanes should stay in the first-level cache.
+RING_BYTES = 1 << 15
 # Elements of a group's rows that do not stay in the first-level cache, too many for few taps.
 LARGE_ROWS, FEW_TAPS = 1 << 13, 9
 
@@ -64,28 +66,37 @@ def entry_channels(problem: ConvProblem, lanes: int) -> int:
     return QUAD if beside and shared and fits else 1
 
 
-def rings(axes: Sequence[Axis]) -> list[int]:
+def rings(axes: Sequence[AxisTaps]) -> list[int]:
     """Return how many spread rows follow each other in place, over depth and height.
 
     0 where the rows that a position reads lie too far apart: each tap then has its own.
     """
-    spans = [max(1, axis.taps.span) for axis in axes[:2]]
-    return [n if n <= 2 * len(axis.taps) else 0 for n, axis in zip(spans, axes, strict=False)]
+    spans = [max(1, axis.span) for axis in axes[:2]]
+    return [n if n <= 2 * len(axis) else 0 for n, axis in zip(spans, axes, strict=False)]
 
 
-def _slots(axes: Sequence[Axis]) -> int:
+def slots(axes: Sequence[AxisTaps]) -> int:
     """Return the rows of the rings."""
-    return prod(n or len(axis.taps) for n, axis in zip(rings(axes), axes, strict=False))
+    return prod(n or len(axis) for n, axis in zip(rings(axes), axes, strict=False))
+
+
+def room(boxed: bool) -> int:
+    """Return the bytes of spread rows that stay in the first-level cache.
+
+    Pieces of rows take longer to transpose and to store.
+    """
+    return RING_BYTES * (2 if boxed else 1)
 
 
 def ring_elements(axes: Sequence[Axis], rows: int, lanes: int) -> int:
     """Return the size of what is spread for one vector of lanes, of a row so many rows."""
-    return _slots(axes) * rows * axes[2].window * lanes
+    return slots([axis.taps for axis in axes]) * rows * axes[2].window * lanes
 
 
 def pointers(axes: Sequence[Axis], classes: int, channels: int, vector_bytes: int) -> int:
     """Return the size of the tables that a task makes, in words of 8 bytes."""
     # Three for each run of entries, eleven for each residue class.
-    runs = _slots(axes) + 2 * len(axes[2].taps) + 3 * axes[2].window + 11 * classes
+    runs = slots([axis.taps for axis in axes]) + 2 * len(axes[2].taps)
+    runs += 3 * axes[2].window + 11 * classes
     taps = 2 * prod(len(axis.taps) for axis in axes[:2])
     return runs + taps + channels * (1 + vector_bytes // 8)

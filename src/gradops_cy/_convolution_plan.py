@@ -162,7 +162,7 @@ class Plan:
         choice, cut = self.choice, self.cut
         scatter = choice.kernel == SCATTER
         grouped = choice.kernel == GROUPED
-        ring_d, ring_h = _convolution_grouped.rings(cut.axes) if grouped else (0, 0)
+        ring_d, ring_h = _convolution_grouped.rings(choice.work.axes) if grouped else (0, 0)
         blocking = {
             "kernel": choice.kernel,
             "dtype": self.problem.dtype,

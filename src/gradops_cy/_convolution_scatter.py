@@ -26,6 +26,8 @@ PRODUCT = 8192
 # Along rows: elements that pass through the second-level cache with the rows of diff_dst that some
 # channels have, so many positions of them where they are converted; and of products of pairs.
 ROWS_PRODUCT, CONVERTED, PAIRS_PRODUCT = 1 << 15, 512, 1 << 16
+# Channels of diff_src up to which as many copies of so many weights are faster than one.
+FEW_INPUTS, MANY_WEIGHTS = 6, 1 << 12
 # The most columns, those of pairs, and the most residues of a stride, dealt out one by one.
 ROWS_COLUMNS, PAIRS_COLUMNS, ROWS_STRIDE = 64, 160, 16
 # Channels that are multiplied before the next positions: as many rows as prefetchers follow, or
@@ -72,9 +74,10 @@ def row_strip(problem: ConvProblem, lanes: int, pairs: bool, converted: bool) ->
 
 def by_column(problem: ConvProblem, weights: Array) -> Array:
     """Return (groups, O, I, D, H, W) weights as those of one tap with a channel for each column."""
-    rows = np.moveaxis(weights, 2, -1)
-    if problem.input_channels > 1 and weights.strides[2] > weights.strides[5]:
-        # Channel by channel, and as plain integers: several times faster than reshape's copy.
+    rows = weights.transpose(0, 1, 3, 4, 5, 2)
+    apart = weights.strides[2] > weights.strides[5] and weights.size >= MANY_WEIGHTS
+    if apart and 1 < problem.input_channels <= FEW_INPUTS:
+        # Channel by channel, and as plain integers: faster than reshape's copy.
         given = rows.view(f"u{rows.itemsize}")
         rows = np.empty(given.shape, given.dtype)
         for channel in range(problem.input_channels):
@@ -132,30 +135,11 @@ def _tables(
     return runs, np.ascontiguousarray(rows, np.intp)
 
 
-def beside_columns(problem: ConvProblem) -> float:
-    """Return the share of the arithmetic where COLUMNS' windows pass a cache, channels first.
-
-    As measured, adding takes as long as the products of 22 channels of diff_dst, and windows, which
-    this does without, as long as 18 products of each element.
-    """
-    outputs = problem.output_channels
-    if outputs < FEWEST_OUTPUTS:
-        return 0.0
-    return 0.83 * outputs / (outputs + 22) * (1 + 18 / columns(problem))
-
-
-def beside_columns_last(problem: ConvProblem, lanes: int) -> float:
-    """Return what share is left of the score beside that of COLUMNS, channels last, as measured."""
-    if lanes < 16:
-        return 0.8 if prod(problem.strides) == 1 else 1.0
-    return 0.68 * (1 + 6 / columns(problem))
-
-
 def score(problem: ConvProblem, last: bool, lanes: int, speed: float, along: bool) -> float:
     """Return the share of the arithmetic that does not go to padding, adding and transposing.
 
-    `speed` is the rate of multiplying, of which float32 multiply-adds have 1; `along` says that
-    lanes are positions.
+    Of pairs of bfloat16: `speed` is the rate of multiplying them, of which float32 multiply-adds
+    have 1; `along` says that lanes are positions.
     """
     outputs, count = problem.output_channels, columns(problem)
     if outputs < FEWEST_OUTPUTS:
@@ -165,9 +149,9 @@ def score(problem: ConvProblem, last: bool, lanes: int, speed: float, along: boo
         positions = prod(problem.diff_dst[1:])
         filled = positions / up(positions, lanes)
         products = outputs * count / lanes / 2 / speed / filled
-        # Of pairs, whose products do not stay in the first-level cache, with what it takes to zip.
-        adds = (2.5 if speed == 1 else 5.0) * count / lanes
-        across = 0.0 if speed == 1 else 0.1 * outputs
+        # Products do not stay in the first-level cache; with what it takes to zip.
+        adds = 5.0 * count / lanes
+        across = 0.1 * outputs
     else:
         products = outputs * -(-count // lanes) / 2 / speed
         adds = 5 * count / lanes

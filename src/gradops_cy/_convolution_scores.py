@@ -1,7 +1,8 @@
-"""Which kernel a problem in a layout is for: the one whose score is highest.
+"""Which kernel a problem in a layout is for.
 
-A score is the share of lanes at work, less what it costs to change the layout, as measured: float32
-multiply-adds that nothing holds up have 1.
+Of float32 the one that takes the least time (see _convolution_times); of parts of bfloat16 the one
+whose score is highest. A score is the share of lanes at work, less what it costs to change the
+layout, as measured: float32 multiply-adds that nothing holds up have 1.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from gradops_cy._convolution_kernels import (
     writes_whole_rows,
 )
 from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._convolution_times import nanoseconds
 from gradops_cy._processor import ZEN4
 from gradops_cy._rounding import up
 
@@ -104,8 +106,6 @@ class _Case:
     @property
     def rate(self) -> float:
         """The rate of the products of parts, of which float32 has 1."""
-        if not self.parts:
-            return 1.0
         return _convolution_split.RATES[self.parts] if self.tiles.amx else DOT_RATE
 
     @cached_property
@@ -135,34 +135,53 @@ def choose_kernel(
             return DEPTHWISE
     if groups_on_diagonal(problem, layout, tiles, parts, assumed) > 1:
         return DOT
-    scores = _scores(case)
-    best = max(scores, key=lambda kernel: scores[kernel])
-    if best in ((SCATTER, DOT) if tiles.amx else (COLUMNS, DOT)):
-        fold = block_of_pixels(problem, layout, tiles, parts, assumed)
-        if fold and _convolution_fold.pays(problem, fold, tiles.amx):
-            return FOLD
+    if not parts:
+        times = nanoseconds(problem, layout, tiles, assumed, _kernels_of_float32(case))
+        best = min(times, key=lambda kernel: times[kernel])
+    else:
+        scores = _scores(case)
+        best = max(scores, key=lambda kernel: scores[kernel])
+        if best in ((SCATTER, DOT) if tiles.amx else (COLUMNS, DOT)):
+            fold = block_of_pixels(problem, layout, tiles, parts, assumed)
+            if fold and _convolution_fold.pays(problem, fold, tiles.amx):
+                return FOLD
     # The kernels that can leave out products with padding.
     return ROWS if assumed == NOTHING and best not in (GROUPED, SCATTER) else best
 
 
-def _scores(case: _Case) -> dict[int, float]:
-    """Return the scores of the kernels that can compute a problem."""
+def _kernels_of_float32(case: _Case) -> list[int]:
+    """Return the kernels that can multiply float32."""
     problem, tiles = case.problem, case.tiles
-    scores = {}
-    if case.parts < 2:
-        scores[ROWS] = _rows(case)
-        scores[COLUMNS] = _columns(case)
-        pairs = pairs_channels(problem, tiles, case.assumed)
-        alone = lanes_of_a_group(problem, tiles, pairs)
-        groups = (problem.groups > 1 or alone) and problem.input_channels <= tiles.lanes
-        if groups and (case.direct or not _convolution_taps.zero_first(problem)):
-            scores[GROUPED] = _grouped(case, pairs, alone or tiles.lanes)
+    kernels = [ROWS, COLUMNS]
+    pairs = pairs_channels(problem, tiles, case.assumed)
+    alone = lanes_of_a_group(problem, tiles, pairs)
+    groups = (problem.groups > 1 or alone) and problem.input_channels <= tiles.lanes
+    if groups and (case.direct or not _convolution_taps.zero_first(problem)):
+        kernels.append(GROUPED)
+    enough = problem.output_channels >= _convolution_scatter.FEWEST_OUTPUTS
+    if not case.parts and enough and _has_columns(case):
+        kernels.append(SCATTER)
+    return kernels
+
+
+def _has_columns(case: _Case) -> bool:
+    """Whether the product with all taps and channels of diff_src is one for SCATTER."""
+    problem = case.problem
     several = prod(problem.kernel) > 1
-    if several and problem.input_channels < tiles.lanes and not problem.transposed:
+    return several and problem.input_channels < case.tiles.lanes and not problem.transposed
+
+
+def _scores(case: _Case) -> dict[int, float]:
+    """Return the scores of the kernels that can compute a problem of parts."""
+    problem, scores = case.problem, {}
+    if case.parts == 1:
+        alike = {ROWS: _rows, COLUMNS: _columns, GROUPED: _grouped}
+        scores = {kernel: alike[kernel](case) for kernel in _kernels_of_float32(case)}
+    if _has_columns(case):
         scores[SCATTER] = _scatter(case)
     # A sum of one product is nothing to pair, and float32 keeps its subnormals.
-    single = problem.output_channels == 1 and not several
-    if case.parts > 1 or (case.parts and not single):
+    single = problem.output_channels == prod(problem.kernel) == 1
+    if case.parts > 1 or not single:
         scores.update(_products_of_parts(case, GROUPED in scores))
     return scores
 
@@ -198,8 +217,10 @@ def _columns(case: _Case) -> float:
     return case.passes * across * rows / (rows + 1) * move
 
 
-def _grouped(case: _Case, pairs: bool, lanes: int) -> float:
+def _grouped(case: _Case) -> float:
     problem = case.problem
+    pairs = pairs_channels(problem, case.tiles, case.assumed)
+    lanes = lanes_of_a_group(problem, case.tiles, pairs) or case.tiles.lanes
     few = prod(_convolution_taps.counts(problem)[1:]) <= 256 or not case.dense
     if not pairs:
         return _convolution_grouped.score(
@@ -211,17 +232,12 @@ def _grouped(case: _Case, pairs: bool, lanes: int) -> float:
 
 def _scatter(case: _Case) -> float:
     problem, tiles, parts = case.problem, case.tiles, case.parts
-    if not (parts or case.last):
-        return case.passes * _convolution_scatter.beside_columns(problem)
     along = goes_along_rows(problem, case.layout, tiles, SCATTER, parts, case.assumed)
     score = _convolution_scatter.score(problem, case.last, tiles.lanes, case.rate, along)
-    if not parts:
-        beside = 1.0 if ZEN4 else _convolution_scatter.beside_columns_last(problem, tiles.lanes)
-    elif tiles.amx:
-        beside = 1.0
-    else:  # as measured against DOT, of which strides shorten the sums
-        beside = 0.7 if case.dense else 0.85
-    return score * beside
+    if tiles.amx:
+        return score
+    # As measured against DOT, of which strides shorten the sums.
+    return score * (0.7 if case.dense else 0.85)
 
 
 def _products_of_parts(case: _Case, beside_groups: bool) -> dict[int, float]:

@@ -36,7 +36,7 @@ def by_product(problem: ConvProblem, weights: Array) -> Array:
     given = weights.view(f"u{weights.itemsize}")
     # Taps by growing source coordinates.
     given = given if problem.transposed else given[..., ::-1, ::-1, ::-1]
-    rows = np.moveaxis(given, 1, -1)
+    rows = given.transpose(0, 2, 3, 4, 5, 1)
     if problem.output_channels > 1 and given.strides[1] > abs(given.strides[5]):
         # Channel by channel: several times faster than reshape's copy.
         rows = np.empty(rows.shape, rows.dtype)

@@ -1,0 +1,64 @@
+"""Every kernel that can compute a problem computes it, whatever times and scores say."""
+
+from dataclasses import replace
+
+import pytest
+
+from gradops_cy import _convolution_kernels as kernels
+from gradops_cy import _convolution_times as times
+from tests import forced
+from tests.cases import LAYERS, conv_case, every_dtype
+from tests.test_convolution_plans import plan_of
+
+FLOAT32 = [kernels.ROWS, kernels.COLUMNS, kernels.GROUPED, kernels.SCATTER]
+every_kernel = pytest.mark.parametrize(
+    "kernel", FLOAT32, ids=[kernels.KERNEL_NAMES[kernel] for kernel in FLOAT32]
+)
+
+
+@pytest.fixture
+def only(kernel, monkeypatch):
+    """Let one kernel compute what it can."""
+    yield from forced.kernel_that_can(monkeypatch, kernel)
+
+
+@every_dtype
+@every_kernel
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.usefixtures("only")
+def test_kernels_compute_drawn_cases(seed, dtype):
+    case = conv_case(seed, dtype=dtype)
+    case.check()
+    replace(case, data_format="NCX" if case.data_format == "NXC" else "NXC").check()
+
+
+@every_kernel
+@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.usefixtures("only")
+def test_kernels_compute_drawn_cases_with_threads(threads):
+    for seed in range(40):
+        conv_case(seed, dtype="f32").check(num_threads=threads)
+
+
+class Asked(dict):
+    """A dictionary that remembers what it was asked for."""
+
+    def __init__(self, values):
+        super().__init__(values)
+        self.names = set()
+
+    def __getitem__(self, name):
+        self.names.add(name)
+        return super().__getitem__(name)
+
+
+@pytest.mark.skipif(kernels.tiles_of(False).amx, reason="float32 and float16 are parts there")
+def test_every_cost_is_counted(monkeypatch):
+    costs = {kernel: Asked(each) for kernel, each in times._NANOSECONDS.items()}
+    monkeypatch.setattr(times, "_NANOSECONDS", costs)
+    for case in [*LAYERS.values(), *map(conv_case, range(300))]:
+        for dtype in ("f32", "f16"):
+            changed = replace(case, dtype=dtype)
+            plan_of(changed, changed.formatted(*changed.arrays())[1]).describe()
+    for kernel, each in costs.items():
+        assert each.names == set(each), kernels.KERNEL_NAMES[kernel]
