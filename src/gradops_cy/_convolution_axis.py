@@ -72,6 +72,10 @@ class AxisTaps:
         """Count the source coordinates that a block of positions reads."""
         return sum(count * min(gap, block) for gap, count in self._gaps)
 
+    def pieces(self, block: int) -> int:
+        """Count the runs of a window that consecutive positions read."""
+        return sum(count for gap, count in self._gaps if gap > block) or 1
+
     def runs(self, block: int) -> tuple[int, int]:
         """Return how many runs of a window consecutive positions read, and the longest one."""
         _, gaps, _ = self._starts

@@ -122,14 +122,6 @@ class ConvProblem:
         )
 
     @property
-    def of_one_image(self) -> ConvProblem:
-        """The problem of one image of the batch."""
-        if self.rank == 3:
-            return replace(self, batch=1)
-        x, y = self.diff_src, self.diff_dst
-        return replace(self, diff_src=(1, x[1], x[2]), diff_dst=(1, y[1], y[2]))
-
-    @property
     def fronts(self) -> Triple:
         """Padding of the transposed convolution that is the same, where there are no strides."""
         if self.transposed:

@@ -10,8 +10,6 @@ best kernel, on average.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from math import isqrt, prod
 
 from gradops_cy import _convolution_grouped, _convolution_scatter, _convolution_taps
@@ -130,7 +128,7 @@ def nanoseconds(
     problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int, kernels: Iterable[int]
 ) -> dict[int, float]:
     """Estimate the times of kernels for an image: what is computed must not depend on the batch."""
-    work = _Work(problem.of_one_image, layout, tiles, assumed)
+    work = _Work(problem, layout, tiles, assumed)
     times = {}
     for kernel in kernels:
         each = _NANOSECONDS[kernel]
@@ -138,129 +136,59 @@ def nanoseconds(
     return times
 
 
-@dataclass(frozen=True)
 class _Work:
-    """What a problem consists of, for all images and groups."""
+    """What an image of a problem consists of, counted once for all kernels.
 
-    problem: ConvProblem
-    layout: Layout
-    tiles: Tiles
-    assumed: int
+    First calls for new lengths wait for it: cached properties would take twice as long.
+    """
 
-    @property
-    def inputs(self) -> int:
-        return self.problem.input_channels
-
-    @property
-    def outputs(self) -> int:
-        return self.problem.output_channels
-
-    @property
-    def last(self) -> bool:
-        """Whether diff_src has channels last."""
-        return self.layout.diff_src_channels_last
-
-    @property
-    def dst_last(self) -> bool:
-        """Whether diff_dst has channels last."""
-        return self.layout.diff_dst_channels_last
-
-    @property
-    def lanes(self) -> int:
-        return self.tiles.lanes
-
-    @cached_property
-    def vectors(self) -> int:
-        """Vectors of the channels of a group."""
-        return -(-self.inputs // self.lanes)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the type that sums."""
-        return 8 if self.problem.dtype == 3 else 4
-
-    @cached_property
-    def halved(self) -> int:
-        """Instructions of a vector: Zen 4 multiplies the halves of 64 bytes by themselves."""
-        return 2 if ZEN4 and self.lanes * self.size == LINE else 1
-
-    @cached_property
-    def images(self) -> int:
-        return self.problem.batch * self.problem.groups
-
-    @cached_property
-    def axes(self) -> _convolution_taps.AxesTaps:
-        return _convolution_taps.axes(self.problem)
-
-    @cached_property
-    def classes(self) -> int:
-        """Residue classes."""
-        return prod(axis.classes for axis in self.axes)
-
-    @cached_property
-    def taps(self) -> int:
-        """Taps of all residue classes."""
-        return prod(map(len, self.axes))
-
-    @cached_property
-    def inside(self) -> float:
-        """Share of the rows that taps read which are not padding."""
-        return self.problem.inside(0) * self.problem.inside(1)
-
-    @cached_property
-    def counts(self) -> Triple:
-        """Positions of a residue class."""
-        return _convolution_taps.counts(self.problem)
-
-    @cached_property
-    def rows(self) -> int:
-        """Rows of a residue class."""
-        return self.images * self.counts[0] * self.counts[1]
-
-    @cached_property
-    def positions(self) -> int:
-        return self.rows * self.counts[2]
-
-    @cached_property
-    def block(self) -> Triple:
-        """Positions of a block, roughly."""
+    def __init__(self, problem: ConvProblem, layout: Layout, tiles: Tiles, assumed: int) -> None:
+        self.problem, self.layout, self.tiles, self.assumed = problem, layout, tiles, assumed
+        self.lanes = lanes = tiles.lanes
+        self.groups = groups = problem.groups
+        self.inputs, self.outputs = problem.input_channels, problem.output_channels
+        self.last = layout.diff_src_channels_last
+        self.dst_last = layout.diff_dst_channels_last
+        self.size = 8 if problem.dtype == 3 else 4
+        # Instructions of a vector: Zen 4 multiplies the halves of 64 bytes by themselves.
+        self.halved = 2 if ZEN4 and lanes * self.size == LINE else 1
+        self.vectors = -(-self.inputs // lanes)  # of the channels of a group
+        self.axes = axes = _convolution_taps.axes(problem)
+        self.classes = prod(axis.classes for axis in axes)
+        self.taps = prod(map(len, axes))  # of all residue classes
+        # Share of the rows that taps read which are not padding.
+        self.inside = problem.inside(1) * (problem.inside(0) if problem.rank == 3 else 1)
+        self.src = _of_image(problem.diff_src, problem.rank)
+        self.dst = _of_image(problem.diff_dst, problem.rank)
+        # Positions and rows of a residue class.
+        self.counts = _of_image(_convolution_taps.counts(problem), problem.rank)
         depth, height, width = self.counts
-        width = min(width, _LONGEST_ROW)
-        planes = self.problem.kernel[0] > 1
-        rows = max(1, (_BLOCK_OF_PLANES if planes else _BLOCK) // width)
-        height = min(height, isqrt(rows) if planes and depth > 1 else rows)
-        return min(depth, max(1, rows // height)), height, width
+        self.rows = groups * depth * height
+        self.positions = self.rows * width
+        self.block = block = _block(self.counts, problem.kernel[0] > 1)
+        pairs = zip(self.counts, block, strict=True)
+        self.blocks = groups * prod(-(-count // extent) for count, extent in pairs)
+        # Rows of all windows, the entries of one, and its runs of neighbouring positions.
+        self.window_rows = self.blocks * axes[0].window(block[0]) * axes[1].window(block[1])
+        self.entries, self.runs = axes[2].window(block[2]), axes[2].pieces(block[2])
+        self.window_elements = self.window_rows * self.entries * self.outputs
+        # Weights, and their rows of up to a vector when they are packed.
+        rows = groups * self.outputs * prod(problem.kernel)
+        self.weights, self.weights_rows = rows * self.inputs, rows * self.vectors
 
-    @cached_property
-    def blocks(self) -> int:
-        pairs = zip(self.counts, self.block, strict=True)
-        return self.images * prod(-(-count // extent) for count, extent in pairs)
 
-    @cached_property
-    def window_rows(self) -> int:
-        """Rows of all windows."""
-        depth, height, _ = self.axes
-        return self.blocks * depth.window(self.block[0]) * height.window(self.block[1])
+def _of_image(values: Triple, rank: int) -> Triple:
+    """Return the extents of one image; below rank 3 they stand on the first axis."""
+    return values if rank == 3 else (1, values[1], values[2])
 
-    @cached_property
-    def window_elements(self) -> int:
-        return self.window_rows * self.axes[2].window(self.block[2]) * self.outputs
 
-    @cached_property
-    def runs(self) -> int:
-        """Runs of a window's row, each of neighbouring positions."""
-        return self.axes[2].runs(self.block[2])[0]
-
-    @cached_property
-    def weights(self) -> int:
-        problem = self.problem
-        return problem.diff_src_channels * self.outputs * prod(problem.kernel)
-
-    @cached_property
-    def weights_rows(self) -> int:
-        """Rows of the packed weights, of up to a vector."""
-        problem = self.problem
-        return problem.groups * self.outputs * prod(problem.kernel) * self.vectors
+def _block(counts: Triple, planes: bool) -> Triple:
+    """Return the positions of a block, roughly."""
+    depth, height, width = counts
+    width = min(width, _LONGEST_ROW)
+    rows = max(1, (_BLOCK_OF_PLANES if planes else _BLOCK) // width)
+    height = min(height, isqrt(rows) if planes and depth > 1 else rows)
+    return min(depth, max(1, rows // height)), height, width
 
 
 def _rows(work: _Work) -> Counts:
@@ -305,11 +233,9 @@ def _columns(work: _Work) -> Counts:
     problem, lanes, inputs = work.problem, work.lanes, work.inputs
     in_place = reads_in_place(problem, work.layout, work.tiles)
     _, height, width = work.counts
-    axis = work.axes[2]
-    pitch = axis.window(work.block[2])
     together = min(height, _ROWS_JOINED)
     row = float(-(-width // lanes))
-    joined = -(-((together - 1) * pitch + width) // lanes) / together
+    joined = -(-((together - 1) * work.entries + width) // lanes) / together
     joins = joined < row and not in_place
     vectors = work.rows * (joined if joins else row)
     depth = work.taps * work.outputs
@@ -348,9 +274,9 @@ def _columns(work: _Work) -> Counts:
 def _scatter(work: _Work) -> Counts:
     problem, lanes, outputs = work.problem, work.lanes, work.outputs
     columns = _convolution_scatter.columns(problem)
-    depth, height, width = problem.diff_dst
-    rows = work.images * depth * height
-    results = problem.diff_src_bytes / problem.itemsize / lanes
+    depth, height, width = work.dst
+    rows = work.groups * depth * height
+    results = problem.diff_src_channels * prod(work.src) / lanes
     if goes_along_rows(problem, work.layout, work.tiles, SCATTER, 0, work.assumed):
         vectors = rows * -(-width // lanes)
         return {
@@ -363,7 +289,7 @@ def _scatter(work: _Work) -> Counts:
         }
     # Taps of a row without dilation are one run of sums.
     run = work.inputs * (problem.kernel[2] if problem.dilations[2] == 1 else 1)
-    source_rows = work.images * prod(problem.diff_src[:2])
+    source_rows = work.groups * prod(work.src[:2])
     return {
         "call": 1,
         "weights": work.weights,
@@ -371,8 +297,8 @@ def _scatter(work: _Work) -> Counts:
         "sums": rows * width * (columns // run) * -(-run // lanes),
         "rows": rows * (columns // run),
         "positions": rows * width,
-        "images": work.images,
-        "transposed": 0 if work.dst_last else problem.diff_dst_bytes / problem.itemsize / lanes,
+        "images": work.groups,
+        "transposed": 0 if work.dst_last else problem.diff_dst_channels * prod(work.dst) / lanes,
         "results": results,
         "results' rows": source_rows * (1 if work.last else work.inputs),
     }
@@ -385,7 +311,6 @@ def _grouped(work: _Work) -> Counts:
     entry = 1 if alone else _convolution_grouped.entry_channels(problem, lanes)
     kind = "a vector" if alone else "quads" if entry > 1 else "lanes"
     vectors = problem.groups if alone else -(-problem.diff_src_channels // lanes)
-    vectors *= problem.batch
     lines = vectors * prod(work.counts[:2])
     products = lines * width * work.taps * outputs * work.inside * work.halved
     # Pieces of rows whose spread form stays in the first-level cache.
@@ -419,10 +344,8 @@ def _grouped(work: _Work) -> Counts:
     if not direct:
         strided = problem.transposed and problem.strides[2] > 1
         window = "window sorted" if strided else "window"
-        channels = problem.batch * -(-problem.diff_src_channels // work.lanes)
-        counts["results"] = channels * prod(problem.diff_src)
-        channels = problem.batch * -(-problem.diff_dst_channels // work.lanes)
-        counts[window] = channels * prod(problem.diff_dst)
+        counts["results"] = -(-problem.diff_src_channels // work.lanes) * prod(work.src)
+        counts[window] = -(-problem.diff_dst_channels // work.lanes) * prod(work.dst)
     return counts
 
 
