@@ -42,7 +42,7 @@ def kernel_that_can(monkeypatch, kernel):
 
     def forced(problem, layout, tiles, assumed, parts):
         case = scores._Case(problem, layout, tiles, assumed, parts)
-        can = parts < 2 and kernel in scores._kernels_of_float32(case)
+        can = kernel in scores.kernels_that_can(case)
         return kernel if can else choose(problem, layout, tiles, assumed, parts)
 
     monkeypatch.setattr(choice, "choose_kernel", forced)

@@ -10,10 +10,9 @@ from tests import forced
 from tests.cases import LAYERS, conv_case, every_dtype
 from tests.test_convolution_plans import plan_of
 
-FLOAT32 = [kernels.ROWS, kernels.COLUMNS, kernels.GROUPED, kernels.SCATTER]
-every_kernel = pytest.mark.parametrize(
-    "kernel", FLOAT32, ids=[kernels.KERNEL_NAMES[kernel] for kernel in FLOAT32]
-)
+NAMES = [*kernels.KERNEL_NAMES, "unfold"]
+SOME = ("rows", "columns", "grouped", "scatter", "dot", "pairs", "unfold")
+every_kernel = pytest.mark.parametrize("kernel", [NAMES.index(name) for name in SOME], ids=SOME)
 
 
 @pytest.fixture
@@ -52,13 +51,32 @@ class Asked(dict):
         return super().__getitem__(name)
 
 
-@pytest.mark.skipif(kernels.tiles_of(False).amx, reason="float32 and float16 are parts there")
-def test_every_cost_is_counted(monkeypatch):
-    costs = {kernel: Asked(each) for kernel, each in times._NANOSECONDS.items()}
-    monkeypatch.setattr(times, "_NANOSECONDS", costs)
+def _asked(monkeypatch, name, dtypes):
+    """Return by kernel what is asked of a table when cases are planned, and what the table has."""
+    costs = {kernel: Asked(each) for kernel, each in getattr(times, name).items()}
+    monkeypatch.setattr(times, name, costs)
     for case in [*LAYERS.values(), *map(conv_case, range(300))]:
-        for dtype in ("f32", "f16"):
+        for dtype in dtypes:
             changed = replace(case, dtype=dtype)
             plan_of(changed, changed.formatted(*changed.arrays())[1]).describe()
-    for kernel, each in costs.items():
-        assert each.names == set(each), kernels.KERNEL_NAMES[kernel]
+    return (
+        {NAMES[kernel]: each.names for kernel, each in costs.items()},
+        {NAMES[kernel]: set(each) for kernel, each in costs.items()},
+    )
+
+
+TILES = kernels.tiles_of(False)
+
+
+@pytest.mark.skipif(TILES.amx, reason="float32 and float16 are parts there")
+def test_every_cost_is_counted(monkeypatch):
+    asked, known = _asked(monkeypatch, "_NANOSECONDS", ("f32", "f16"))
+    assert asked == known
+
+
+@pytest.mark.skipif(not TILES.vector_pairs, reason="no vectors multiply pairs")
+def test_every_cost_of_pairs_is_counted(monkeypatch):
+    asked, known = _asked(monkeypatch, "_NANOSECONDS_OF_PAIRS", ("bf16",))
+    # Pairs of channels of a vector alone: halves of 64 bytes have such groups.
+    asked["grouped"] |= {"products of a vector", "spread to a vector"}
+    assert asked == known

@@ -7,7 +7,7 @@ from math import prod
 
 from gradops_cy._convolution_axis import Axis, AxisTaps
 from gradops_cy._convolution_problem import ConvProblem
-from gradops_cy._processor import AMD, ZEN4
+from gradops_cy._processor import AMD
 from gradops_cy._rounding import up
 
 # Lanes among which a vector's instructions permute without an index in a register.
@@ -21,7 +21,6 @@ LARGE_ROWS, FEW_TAPS = 1 << 13, 9
 def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float) -> float:
     """Weigh lanes over many groups: what it takes to spread a vector is shared by its taps.
 
-    Two channels of diff_dst that are multiplied as one are one of `problem`.
     `few` tells that a group has few positions or strides, `move` what share is left of a kernel
     that has to change the layout.
     """
@@ -39,19 +38,13 @@ def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float
     taps = prod(problem.kernel) / 2
     # Vectors of diff_dst that hold the channels of one vector of lanes.
     vectors = max(1, problem.output_channels // inputs)
-    quads = entry_channels(problem, lanes) > 1
-    spread = vectors if vectors == 1 else (1.25 if quads else 3) * vectors
+    spread = vectors if vectors == 1 else 3 * vectors
     value = 0.92 * taps / (taps + spread) * total / up(total, lanes)
     if direct:
         return value
-    # Through boxes it is better, as measured, where COLUMNS has little to do for a group: less on
-    # Zen 4, which multiplies a vector's halves one after the other.
-    narrow, narrow_if_few = (3, lanes) if AMD and not ZEN4 else (2, 8)
-    little = total >= lanes and (inputs <= narrow or (few and inputs <= narrow_if_few))
-    if little and taps > 1:
-        return 1.0
-    in_boxes = 0.95 if vectors == 1 else 0.8
-    return value * (max(move, in_boxes) if quads and not ZEN4 else move)
+    # Through boxes it is better, as measured, where COLUMNS has little to do for a group.
+    little = total >= lanes and (inputs <= 2 or (few and inputs <= 8))
+    return 1.0 if little and taps > 1 else value * move
 
 
 def entry_channels(problem: ConvProblem, lanes: int) -> int:

@@ -22,8 +22,6 @@ from gradops_cy._processor import ZEN4
 ROWS, COLUMNS, GROUPED, DOT, DEPTHWISE, SCATTER, PAIRS, UNFOLD, FOLD = range(9)
 KERNEL_NAMES = ("rows", "columns", "grouped", "dot", "depthwise", "scatter", "pairs")
 DOT_ROWS, DOT_COLUMNS, DOT_K = 16, 16, 32
-# How many times as fast as float32 without AMX.
-DOT_RATE = 1.8
 # What a plan takes for granted of the values; whatever breaks it takes another plan. That sums of
 # bfloat16 parts, or with zeros of other groups or pixels, are finite, that the weights are, or
 # nothing.
@@ -53,11 +51,6 @@ class Tiles(NamedTuple):
     def vector_pairs(self) -> bool:
         """Whether vectors multiply pairs of bfloat16, and no AMX does."""
         return self.bf16_rate > 0 and not self.amx
-
-    @property
-    def products(self) -> int:
-        """Products of bfloat16 in a cycle, as measured."""
-        return 400 if self.amx else 28
 
     def columns(self, inputs: int) -> int:
         """Return the channels of diff_src that a vector of a DOT tile has room for."""

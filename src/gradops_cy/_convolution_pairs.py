@@ -16,34 +16,22 @@ def pitch(entries: int) -> int:
 
 # Nanoseconds of a multiply-add with AMX, by parts: rows of tiles on lines, and anywhere.
 ALIGNED, CROSSING = {1: 0.0012, 2: 0.0032, 3: 0.0045}, {1: 0.0018, 2: 0.0038, 3: 0.0054}
-# ... and with vectors, of which fewer channels wait for their own sums.
-VECTORS, FEWEST = 0.0097, 5
 
 
-def gain(problem: ConvProblem, columns: int, depth: int, parts: int, *, amx: bool) -> float:
-    """Return how many times as fast as DOT this is, channels first.
+def gain(problem: ConvProblem, columns: int, depth: int, parts: int) -> float:
+    """Return how many times as fast as DOT this is with AMX, channels first.
 
     Nothing is transposed. But the rows of AMX tiles begin anywhere in a line, and loading those
-    takes as long as multiplying them, longer where only one tile of channels meets them; vectors
-    multiply what DOT leaves out: channels up to the depth of a tile, positions up to whole ones,
-    and taps outside.
+    takes as long as multiplying them, longer where only one tile of channels meets them.
     """
     inputs, outputs = problem.input_channels, problem.output_channels
-    taps = prod(problem.kernel) / prod(out_steps(problem))
     width = problem.diff_src[2]
     vectors = up(width, columns) / width
     # Nanoseconds for a position, as measured.
-    if amx:
-        products = taps * up(inputs, columns) * up(outputs, depth)
-        across = ALIGNED[parts] * products
-        transposes = 0.12, 0.33
-        here = CROSSING[parts] * (1 if inputs > columns else 2) * products
-    else:
-        inside = prod(map(problem.inside, range(3)))
-        across = VECTORS * taps * up(inputs, columns) * up(outputs, 2) * inside
-        transposes = 0.11, 0.11
-        here = VECTORS * taps * max(inputs, FEWEST) * up(outputs, depth) * vectors
+    taps = prod(problem.kernel) / prod(out_steps(problem))
+    products = taps * up(inputs, columns) * up(outputs, depth)
+    here = CROSSING[parts] * (1 if inputs > columns else 2) * products
     sources = outputs * prod(problem.diff_dst) / prod(problem.diff_src)
     moves = 0.1 * (sources + inputs) * vectors
-    across += transposes[0] * sources + transposes[1] * inputs
+    across = ALIGNED[parts] * products + 0.12 * sources + 0.33 * inputs
     return across / (here + moves)

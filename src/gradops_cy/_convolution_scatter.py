@@ -135,25 +135,14 @@ def _tables(
     return runs, np.ascontiguousarray(rows, np.intp)
 
 
-def score(problem: ConvProblem, last: bool, lanes: int, speed: float, along: bool) -> float:
+def score(problem: ConvProblem, last: bool, lanes: int, speed: float) -> float:
     """Return the share of the arithmetic that does not go to padding, adding and transposing.
 
-    Of pairs of bfloat16: `speed` is the rate of multiplying them, of which float32 multiply-adds
-    have 1; `along` says that lanes are positions.
+    `speed` is the rate of multiplying, of which float32 multiply-adds have 1.
     """
     outputs, count = problem.output_channels, columns(problem)
-    if outputs < FEWEST_OUTPUTS:
-        return 0.0
     # Cycles for a position: products, adds, and with channels apart its way across.
-    if along:
-        positions = prod(problem.diff_dst[1:])
-        filled = positions / up(positions, lanes)
-        products = outputs * count / lanes / 2 / speed / filled
-        # Products do not stay in the first-level cache; with what it takes to zip.
-        adds = 5.0 * count / lanes
-        across = 0.1 * outputs
-    else:
-        products = outputs * -(-count // lanes) / 2 / speed
-        adds = 5 * count / lanes
-        across = 0 if last else 0.3 * outputs
+    products = outputs * -(-count // lanes) / 2 / speed
+    adds = 5 * count / lanes
+    across = 0 if last else 0.3 * outputs
     return 1.4 * outputs * count / lanes / 2 / (products + adds + across)

@@ -1,8 +1,8 @@
 """Which kernel a problem in a layout is for.
 
-Of float32 the one that takes the least time (see _convolution_times); of parts of bfloat16 the one
-whose score is highest. A score is the share of lanes at work, less what it costs to change the
-layout, as measured: float32 multiply-adds that nothing holds up have 1.
+The one that takes the least time (see _convolution_times); where AMX multiplies parts of bfloat16,
+the one whose score is highest. A score is the share of lanes at work, less what it costs to change
+the layout, as measured: float32 multiply-adds that nothing holds up have 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from gradops_cy._convolution_kernels import (
     DOT,
     DOT_COLUMNS,
     DOT_K,
-    DOT_RATE,
     FOLD,
     GROUPED,
     NOTHING,
@@ -37,22 +36,20 @@ from gradops_cy._convolution_kernels import (
     Layout,
     Tiles,
     block_of_pixels,
-    goes_along_rows,
     groups_on_diagonal,
     lanes_of_a_group,
-    paired,
     pairs_channels,
-    reads_in_place,
     taps_beside,
     writes_whole_rows,
 )
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._convolution_times import nanoseconds
-from gradops_cy._processor import ZEN4
 from gradops_cy._rounding import up
 
-# Channels of diff_dst that are no sum to speak of.
-FEW_OUTPUTS = 4
+# Channels of diff_dst, or weights, from which on a sum is deep enough, or unfolding them too much.
+FEW_OUTPUTS, FEW_WEIGHTS = 32, 1 << 15
+# Products of bfloat16 in a cycle of AMX, as measured.
+AMX_PRODUCTS = 400
 
 
 @dataclass(frozen=True)
@@ -106,21 +103,7 @@ class _Case:
     @property
     def rate(self) -> float:
         """The rate of the products of parts, of which float32 has 1."""
-        return _convolution_split.RATES[self.parts] if self.tiles.amx else DOT_RATE
-
-    @cached_property
-    def passes(self) -> float:
-        """What is left of COLUMNS where its window and results pass the second-level cache.
-
-        Unless it reads, and writes, in place.
-        """
-        problem, width = self.problem, _convolution_taps.counts(self.problem)[2]
-        if reads_in_place(problem, self.layout, self.tiles):
-            return 1.05
-        in_place = writes_whole_rows(problem, self.layout) and problem.plain
-        if in_place and width >= 2 * self.tiles.lanes:
-            return 0.8
-        return 0.7 * self.sorting
+        return _convolution_split.RATES[self.parts]
 
 
 def choose_kernel(
@@ -135,54 +118,57 @@ def choose_kernel(
             return DEPTHWISE
     if groups_on_diagonal(problem, layout, tiles, parts, assumed) > 1:
         return DOT
-    if not parts:
-        times = nanoseconds(problem, layout, tiles, assumed, _kernels_of_float32(case))
-        best = min(times, key=lambda kernel: times[kernel])
-    else:
+    if parts and tiles.amx:
         scores = _scores(case)
         best = max(scores, key=lambda kernel: scores[kernel])
-        if best in ((SCATTER, DOT) if tiles.amx else (COLUMNS, DOT)):
-            fold = block_of_pixels(problem, layout, tiles, parts, assumed)
-            if fold and _convolution_fold.pays(problem, fold, tiles.amx):
-                return FOLD
+    else:
+        times = nanoseconds(problem, layout, tiles, assumed, parts, kernels_that_can(case))
+        best = min(times, key=lambda kernel: times[kernel])
+    if best in ((SCATTER, DOT) if tiles.amx else (COLUMNS, DOT)):
+        fold = block_of_pixels(problem, layout, tiles, parts, assumed)
+        if fold and _convolution_fold.pays(problem, fold, tiles.amx):
+            return FOLD
     # The kernels that can leave out products with padding.
     return ROWS if assumed == NOTHING and best not in (GROUPED, SCATTER) else best
 
 
-def _kernels_of_float32(case: _Case) -> list[int]:
-    """Return the kernels that can multiply float32."""
-    problem, tiles = case.problem, case.tiles
-    kernels = [ROWS, COLUMNS]
-    pairs = pairs_channels(problem, tiles, case.assumed)
-    alone = lanes_of_a_group(problem, tiles, pairs)
+def kernels_that_can(case: _Case) -> list[int]:
+    """Return the kernels that can compute a problem, but for DEPTHWISE."""
+    problem, tiles, parts = case.problem, case.tiles, case.parts
+    kernels = [] if parts > 1 else [ROWS, COLUMNS]
+    alone = lanes_of_a_group(problem, tiles, pairs_channels(problem, tiles, case.assumed))
     groups = (problem.groups > 1 or alone) and problem.input_channels <= tiles.lanes
-    if groups and (case.direct or not _convolution_taps.zero_first(problem)):
+    if kernels and groups and (case.direct or not _convolution_taps.zero_first(problem)):
         kernels.append(GROUPED)
-    enough = problem.output_channels >= _convolution_scatter.FEWEST_OUTPUTS
-    if not case.parts and enough and _has_columns(case):
+    taps, outputs = prod(problem.kernel), problem.output_channels
+    # The product with all taps and channels of diff_src has few columns.
+    few = taps > 1 and problem.input_channels < tiles.lanes and not problem.transposed
+    if few and outputs >= _convolution_scatter.FEWEST_OUTPUTS:
         kernels.append(SCATTER)
+    # A sum of one product is nothing to pair, and float32 keeps its subnormals.
+    if not parts or (parts == 1 and outputs == taps == 1):
+        return kernels
+    kernels.append(DOT)
+    weights = problem.diff_src_channels * outputs * taps
+    shallow = tiles.amx or outputs <= FEW_OUTPUTS or weights < FEW_WEIGHTS
+    if parts == 1 and taps > 1 and case.dense and shallow:
+        kernels.append(UNFOLD)
+    layout = case.layout
+    if writes_whole_rows(problem, layout) and not (case.last or layout.diff_dst_channels_last):
+        kernels.append(PAIRS)
     return kernels
 
 
-def _has_columns(case: _Case) -> bool:
-    """Whether the product with all taps and channels of diff_src is one for SCATTER."""
-    problem = case.problem
-    several = prod(problem.kernel) > 1
-    return several and problem.input_channels < case.tiles.lanes and not problem.transposed
-
-
 def _scores(case: _Case) -> dict[int, float]:
-    """Return the scores of the kernels that can compute a problem of parts."""
-    problem, scores = case.problem, {}
-    if case.parts == 1:
-        alike = {ROWS: _rows, COLUMNS: _columns, GROUPED: _grouped}
-        scores = {kernel: alike[kernel](case) for kernel in _kernels_of_float32(case)}
-    if _has_columns(case):
-        scores[SCATTER] = _scatter(case)
-    # A sum of one product is nothing to pair, and float32 keeps its subnormals.
-    single = problem.output_channels == prod(problem.kernel) == 1
-    if case.parts > 1 or not single:
-        scores.update(_products_of_parts(case, GROUPED in scores))
+    """Return the scores of the kernels that can compute a problem of parts with AMX."""
+    kernels = kernels_that_can(case)
+    alike = {ROWS: _rows, COLUMNS: _columns, GROUPED: _grouped, SCATTER: _scatter}
+    scores = {kernel: alike[kernel](case) for kernel in kernels if kernel in alike}
+    scores |= {
+        kernel: score
+        for kernel, score in _products_of_parts(case, GROUPED in scores).items()
+        if kernel in kernels
+    }
     return scores
 
 
@@ -191,8 +177,7 @@ def _rows(case: _Case) -> float:
     filled = inputs / up(inputs, case.tiles.lanes)
     if not case.last:
         return filled**2 * case.move  # parts of squares take as long to turn
-    rounded = 0.0 if case.problem.plain else 0.1
-    through_scratch = rounded if filled == 1 else 0.3
+    through_scratch = 0.1 if filled == 1 else 0.3
     of_diff_src = case.arithmetic[1]
     return filled * of_diff_src / (of_diff_src + through_scratch)
 
@@ -206,69 +191,41 @@ def _columns(case: _Case) -> float:
     across = max(in_rows, height * width / up(flat, lanes))
     rows = min(problem.input_channels, max(case.tiles.shapes.values()))
     move = 1.0
-    if case.last and ZEN4:  # with half the arithmetic, caches and moves are as fast as ever
-        move = 1.35 * case.moved(0.4)
-    elif case.last and problem.groups == 1:
+    if case.last and problem.groups == 1:
         # As measured beside ROWS, of which narrow ones have a window and results in scratch, too,
         # and halves at any rate.
         move = 1.55 * case.moved(0.18)
     elif case.last:
         move = case.move
-    return case.passes * across * rows / (rows + 1) * move
+    # Its window and results pass the second-level cache.
+    return 0.7 * case.sorting * across * rows / (rows + 1) * move
 
 
 def _grouped(case: _Case) -> float:
-    problem = case.problem
-    pairs = pairs_channels(problem, case.tiles, case.assumed)
-    lanes = lanes_of_a_group(problem, case.tiles, pairs) or case.tiles.lanes
-    few = prod(_convolution_taps.counts(problem)[1:]) <= 256 or not case.dense
-    if not pairs:
-        return _convolution_grouped.score(
-            problem, lanes, case.direct, few, case.sorting * case.move
-        )
-    moved = case.sorting * case.moved(0.4)  # pairs are not converted
-    return DOT_RATE * _convolution_grouped.score(paired(problem), lanes, case.direct, few, moved)
+    few = prod(_convolution_taps.counts(case.problem)[1:]) <= 256 or not case.dense
+    move = case.sorting * case.move
+    return _convolution_grouped.score(case.problem, case.tiles.lanes, case.direct, few, move)
 
 
 def _scatter(case: _Case) -> float:
-    problem, tiles, parts = case.problem, case.tiles, case.parts
-    along = goes_along_rows(problem, case.layout, tiles, SCATTER, parts, case.assumed)
-    score = _convolution_scatter.score(problem, case.last, tiles.lanes, case.rate, along)
-    if tiles.amx:
-        return score
-    # As measured against DOT, of which strides shorten the sums.
-    return score * (0.7 if case.dense else 0.85)
+    return _convolution_scatter.score(case.problem, case.last, case.tiles.lanes, case.rate)
 
 
 def _products_of_parts(case: _Case, beside_groups: bool) -> dict[int, float]:
     """Return the scores of the kernels that multiply parts of bfloat16."""
     problem, layout, tiles, parts = case.problem, case.layout, case.tiles, case.parts
     inputs, outputs, last = problem.input_channels, problem.output_channels, case.last
-    scores = {}
-    # Pairs move as they are; with AMX this was not measured.
-    move = case.move if tiles.amx else case.moved(0.6)
-    rate = case.rate * (1 if last else move)
+    rate = case.rate * (1 if last else case.move)
     deep = outputs * taps_beside(problem, parts, tiles)
-    grain = DOT_K if tiles.amx else 2
-    # Where a tap has one product nothing is paired, and values are better left to float32.
-    columns = tiles.columns(inputs) if deep > 1 else DOT_COLUMNS
-    wide = up(inputs, columns)
-    scores[DOT] = rate * inputs / wide * deep / up(deep, grain)
+    wide = up(inputs, DOT_COLUMNS)
+    scores = {DOT: rate * inputs / wide * deep / up(deep, DOT_K)}
     if beside_groups and inputs < tiles.lanes:  # much of a group's time is not spent in tiles
         scores[DOT] *= 0.7
     if parts == 1 and prod(problem.kernel) > 1 and case.dense:
-        scores[UNFOLD] = rate * _convolution_unfold.score(problem, (wide, grain), tiles.products)
-        if last and tiles.vector_pairs and deep <= FEW_OUTPUTS:
-            # As measured: each tap is a sum of one or two steps, or all of them are one.
-            scores[DOT] *= 0.7
-            scores[UNFOLD] *= 1.3
+        scores[UNFOLD] = rate * _convolution_unfold.score(problem, (wide, DOT_K), AMX_PRODUCTS)
         if outputs % DOT_K or not layout.diff_dst_channels_last:
-            # A window sorted by residues, of as many entries for each position; channels first
-            # each is loaded by itself (measured without AMX).
-            products = prod(problem.kernel) * wide / tiles.products
-            entry = 0.2 if tiles.amx or layout.diff_dst_channels_last else 2.0
-            scores[DOT] *= products / (products + (prod(problem.strides) - 1) * entry)
-    if writes_whole_rows(problem, layout) and not (last or layout.diff_dst_channels_last):
-        gain = _convolution_pairs.gain(problem, columns, DOT_K, parts, amx=tiles.amx)
-        scores[PAIRS] = scores[DOT] * gain
+            # A window sorted by residues, of as many entries for each position.
+            products = prod(problem.kernel) * wide / AMX_PRODUCTS
+            scores[DOT] *= products / (products + (prod(problem.strides) - 1) * 0.2)
+    scores[PAIRS] = scores[DOT] * _convolution_pairs.gain(problem, DOT_COLUMNS, DOT_K, parts)
     return scores

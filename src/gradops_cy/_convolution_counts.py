@@ -1,0 +1,348 @@
+"""What a convolution kernel does for an image: what the estimate of its time is made of.
+
+Multiply-adds of vectors, and what it takes besides: blocks, rows, taps of tiles, elements moved to
+windows and results.
+"""
+
+from __future__ import annotations
+
+from math import isqrt, prod
+
+from gradops_cy import _convolution_grouped, _convolution_scatter, _convolution_taps
+from gradops_cy._convolution_kernels import (
+    COLUMNS,
+    DOT,
+    DOT_COLUMNS,
+    DOT_K,
+    GROUPED,
+    LINE,
+    PAIRS,
+    ROWS,
+    SCATTER,
+    UNFOLD,
+    Layout,
+    Tiles,
+    goes_along_rows,
+    lanes_of_a_group,
+    paired,
+    reads_in_place,
+    taps_beside,
+    writes_whole_rows,
+)
+from gradops_cy._convolution_problem import ConvProblem, Triple
+from gradops_cy._processor import ZEN4
+
+# Positions of a block, of windows with three axes, and of the longest row.
+_BLOCK, _BLOCK_OF_PLANES, _LONGEST_ROW = 512, 2048, 2048
+# Rows that run into each other in one block.
+_ROWS_JOINED = 16
+# Weights beyond these come from memory.
+_WEIGHTS_IN_CACHE = 1 << 20
+# Channels that are moved to a window together.
+_SQUARE = 16
+# Positions, or channels, of a tile of pairs.
+_TILE_OF_PAIRS = 12
+
+Counts = dict[str, float]
+
+
+class Work:
+    """What an image of a problem consists of, counted once for all kernels.
+
+    First calls for new lengths wait for it: cached properties would take twice as long.
+    """
+
+    def __init__(
+        self,
+        given: ConvProblem,
+        layout: Layout,
+        tiles: Tiles,
+        assumed: int,
+        parts: int,
+        pairs: bool = False,
+    ) -> None:
+        self.given, self.layout, self.tiles = given, layout, tiles
+        self.assumed, self.parts, self.pairs = assumed, parts, pairs
+        # Two channels of diff_dst that are multiplied as one are one.
+        self.problem = problem = paired(given) if pairs else given
+        self.lanes = lanes = tiles.lanes
+        self.groups = groups = problem.groups
+        self.inputs, self.outputs = problem.input_channels, problem.output_channels
+        self.last = layout.diff_src_channels_last
+        self.dst_last = layout.diff_dst_channels_last
+        self.size = 8 if problem.dtype == 3 else 4
+        # Instructions of a vector: Zen 4 multiplies the halves of 64 bytes by themselves.
+        self.halved = 2 if ZEN4 and lanes * self.size == LINE else 1
+        self.vectors = -(-self.inputs // lanes)  # of the channels of a group
+        self.axes = axes = _convolution_taps.axes(problem)
+        self.classes = prod(axis.classes for axis in axes)
+        self.taps = prod(map(len, axes))  # of all residue classes
+        # Share of the rows that taps read which are not padding.
+        self.inside = problem.inside(1) * (problem.inside(0) if problem.rank == 3 else 1)
+        self.src = _of_image(problem.diff_src, problem.rank)
+        self.dst = _of_image(problem.diff_dst, problem.rank)
+        # Positions and rows of a residue class.
+        self.counts = _of_image(_convolution_taps.counts(problem), problem.rank)
+        depth, height, width = self.counts
+        self.rows = groups * depth * height
+        self.positions = self.rows * width
+        self.block = block = _block(self.counts, problem.kernel[0] > 1)
+        tiled = zip(self.counts, block, strict=True)
+        self.blocks = groups * prod(-(-count // extent) for count, extent in tiled)
+        # Rows of all windows, the entries of one, and its runs of neighbouring positions.
+        self.window_rows = self.blocks * axes[0].window(block[0]) * axes[1].window(block[1])
+        self.entries, self.runs = axes[2].window(block[2]), axes[2].pieces(block[2])
+        self.window_elements = self.window_rows * self.entries * self.outputs
+        # Weights, and their rows of up to a vector when they are packed.
+        rows = groups * self.outputs * prod(problem.kernel)
+        self.weights, self.weights_rows = rows * self.inputs, rows * self.vectors
+
+
+def _of_image(values: Triple, rank: int) -> Triple:
+    """Return the extents of one image; below rank 3 they stand on the first axis."""
+    return values if rank == 3 else (1, values[1], values[2])
+
+
+def _block(counts: Triple, planes: bool) -> Triple:
+    """Return the positions of a block, roughly."""
+    depth, height, width = counts
+    width = min(width, _LONGEST_ROW)
+    rows = max(1, (_BLOCK_OF_PLANES if planes else _BLOCK) // width)
+    height = min(height, isqrt(rows) if planes and depth > 1 else rows)
+    return min(depth, max(1, rows // height)), height, width
+
+
+def _rows(work: Work) -> Counts:
+    problem, lanes = work.problem, work.lanes
+    nv = min(work.vectors, work.tiles.rows_nv)
+    tiles = work.rows * -(-work.counts[2] // work.tiles.shapes[nv]) * -(-work.vectors // nv)
+    vectors = work.positions * work.vectors
+    axis = work.axes[2]
+    short = work.outputs < lanes and problem.kernel[2] > 1
+    windowed = short or not (problem.plain and work.dst_last)
+    # Taps of a row that follow each other in the window are one.
+    follow = axis.out_step == 1 and axis.in_step % problem.dilations[2] == 0
+    merged = len(axis) if windowed and follow else 1
+    counts = {
+        "call": 1,
+        "rows of weights": work.weights_rows,
+        "weights from memory": max(0, work.weights - _WEIGHTS_IN_CACHE),
+        "products": vectors * work.taps * work.outputs * work.inside * work.halved,
+        "taps of tiles": tiles * work.taps / merged,
+        "rows": work.rows * work.classes,
+        "blocks": work.blocks,
+    }
+    results = "first"
+    if work.last:
+        results = "in place" if problem.plain and work.inputs % lanes == 0 else "last"
+    counts[f"results {results}"] = vectors * work.classes
+    if not work.last:
+        if not writes_whole_rows(problem, work.layout):
+            squares = work.rows * work.vectors * -(-work.counts[2] // _SQUARE)
+            counts["squares apart"] = squares * work.classes
+    elif problem.groups > 1:
+        counts["results of groups"] = vectors * work.classes
+    if windowed:
+        where = "last" if work.dst_last else "first"
+        squares = 1 if work.dst_last else -(-work.outputs // _SQUARE)
+        counts[f"window {where}"] = work.window_elements / lanes
+        counts[f"window's runs {where}"] = work.window_rows * work.runs * squares
+    return counts
+
+
+def _columns(work: Work) -> Counts:
+    problem, lanes, inputs = work.problem, work.lanes, work.inputs
+    in_place = reads_in_place(problem, work.layout, work.tiles)
+    _, height, width = work.counts
+    together = min(height, _ROWS_JOINED)
+    row = float(-(-width // lanes))
+    joined = -(-((together - 1) * work.entries + width) // lanes) / together
+    joins = joined < row and not in_place
+    vectors = work.rows * (joined if joins else row)
+    depth = work.taps * work.outputs
+    tile = max(work.tiles.shapes.values())
+    counts = {
+        "call": 1,
+        "weights": work.weights,
+        "rows of weights": work.weights_rows,
+        "weights from memory": max(0, work.weights - _WEIGHTS_IN_CACHE),
+        "products": vectors * inputs * depth * work.halved,
+        "loads": vectors * -(-inputs // tile) * depth,
+        "sums": vectors * inputs * work.classes,
+        "rows joined" if joins else "rows": work.rows * work.classes,
+        "blocks": work.blocks,
+    }
+    if work.last:
+        results = "results last" if problem.plain else "results of halves last"
+        counts[results] = work.positions * work.vectors * work.classes
+        if problem.groups > 1:
+            counts["results of groups"] = work.positions * work.vectors * work.classes
+    elif writes_whole_rows(problem, work.layout):
+        counts["results' rows"] = work.rows * inputs * work.classes
+    else:
+        counts["results' rows apart"] = work.rows * inputs * work.classes
+        counts["results apart"] = work.positions * inputs * work.classes / lanes
+    if not in_place:
+        strided = work.runs > 1 or (problem.transposed and problem.strides[2] > 1)
+        where = f"{'sorted ' if strided else ''}{'last' if work.dst_last else 'first'}"
+        runs = work.window_rows * work.runs
+        counts[f"window {where}"] = work.window_elements / lanes
+        channels = -(-work.outputs // _SQUARE) if work.dst_last else work.outputs
+        counts[f"window's runs {where}"] = runs * channels
+    return counts
+
+
+def _scatter(work: Work) -> Counts:
+    problem, lanes = work.problem, work.lanes
+    outputs = -(-work.outputs // 2) if work.parts else work.outputs
+    columns = _convolution_scatter.columns(problem)
+    depth, height, width = work.dst
+    rows = work.groups * depth * height
+    results = problem.diff_src_channels * prod(work.src) / lanes
+    if goes_along_rows(problem, work.layout, work.tiles, SCATTER, work.parts, work.assumed):
+        vectors = rows * -(-width // lanes)
+        return {
+            "call along rows": 1,
+            "weights along rows": work.weights,
+            "products along rows": vectors * columns * outputs * work.halved,
+            "sums along rows": vectors * columns,
+            "rows along rows": rows * columns,
+            "results along rows": results,
+        }
+    # Taps of a row without dilation are one run of sums.
+    run = work.inputs * (problem.kernel[2] if problem.dilations[2] == 1 else 1)
+    source_rows = work.groups * prod(work.src[:2])
+    return {
+        "call": 1,
+        "weights": work.weights,
+        "products": rows * width * -(-columns // lanes) * outputs * work.halved,
+        "sums": rows * width * (columns // run) * -(-run // lanes),
+        "rows": rows * (columns // run),
+        "positions": rows * width,
+        "images": work.groups,
+        "transposed": 0 if work.dst_last else problem.diff_dst_channels * prod(work.dst) / lanes,
+        "results": results,
+        "results' rows": source_rows * (1 if work.last else work.inputs),
+    }
+
+
+def _grouped(work: Work) -> Counts:
+    problem, outputs, width = work.problem, work.outputs, work.counts[2]
+    alone = lanes_of_a_group(work.given, work.tiles, work.pairs)
+    lanes = alone or work.lanes
+    entry = 1 if alone else _convolution_grouped.entry_channels(problem, lanes)
+    kind = "a vector" if alone else "quads" if entry > 1 else "lanes"
+    vectors = problem.groups if alone else -(-problem.diff_src_channels // lanes)
+    lines = vectors * prod(work.counts[:2])
+    products = lines * width * work.taps * outputs * work.inside * work.halved
+    # Pieces of rows whose spread form stays in the first-level cache.
+    axis, block = work.axes[2], width
+    direct = work.last and work.dst_last
+    room = _convolution_grouped.room(not direct)
+    rows = -(-outputs // entry)
+    ring = _convolution_grouped.slots(work.axes) * rows * lanes * work.size
+    while block > 1 and axis.window(block) * ring > room:
+        block = -(-block // 2)
+    pieces = -(-width // block)
+    # Rings are filled once, other rows for each tap that reads them.
+    spread = lines * len(work.axes[0]) * len(work.axes[1])
+    if all(_convolution_grouped.rings(work.axes)):
+        depth, height, _ = work.counts
+        spread = vectors * work.axes[0].window(depth) * work.axes[1].window(height)
+    spread *= pieces * rows
+    # Vectors that lanes are taken from.
+    sources = max(1, outputs // work.inputs) if kind == "lanes" else 1
+    counts = {
+        "call": 1,
+        "weights": work.weights,
+        f"products of {kind}": products,
+        "positions": lines * width * work.classes,
+        "rows of quads" if kind == "quads" else "rows": lines * pieces * work.classes,
+        f"spread to {kind}": spread * work.inside * axis.window(block) * sources,
+    }
+    if not work.pairs:
+        counts["vectors"] = vectors
+        if kind == "lanes":
+            counts["rows spread to lanes"] = spread * work.inside
+    if not direct:
+        strided = problem.transposed and problem.strides[2] > 1
+        window = "window sorted" if strided else "window"
+        counts["results"] = -(-problem.diff_src_channels // work.lanes) * prod(work.src)
+        counts[window] = -(-problem.diff_dst_channels // work.lanes) * prod(work.dst)
+    return counts
+
+
+def _dot(work: Work) -> Counts:
+    beside = taps_beside(work.problem, 1, work.tiles)
+    depth = -(-work.outputs * beside // 2)
+    return _tiles_of_pairs(work, work.taps // beside, depth) | _moved_for_pairs(work, beside)
+
+
+def _unfold(work: Work) -> Counts:
+    problem, outputs = work.problem, work.outputs
+    total = prod(problem.kernel) * outputs
+    length = outputs * (problem.kernel[2] if problem.dilations[2] == 1 else 1)
+    runs = work.positions * (total // length)
+    return (
+        _tiles_of_pairs(work, 1, -(-total // 2))
+        | _moved_for_pairs(work, 0)
+        | {"lines unfolded": runs * -(-length // DOT_K)}
+    )
+
+
+def _tiles_of_pairs(work: Work, taps: int, depth: int) -> Counts:
+    """Count the products of `depth` pairs for each of some taps."""
+    vectors = -(-work.inputs // DOT_COLUMNS)
+    tiles = -(-work.positions // _TILE_OF_PAIRS) * -(-vectors // 2)
+    results = "results last" if work.last else "results first"
+    return {
+        "call": 1,
+        "rows of weights": work.weights_rows,
+        "products": work.positions * vectors * taps * depth * work.inside * work.halved,
+        "taps of tiles": tiles * taps,
+        "rows": work.rows * work.classes,
+        "blocks": work.blocks,
+        results: work.positions * vectors * work.classes,
+    }
+
+
+def _moved_for_pairs(work: Work, beside: int) -> Counts:
+    """Count what moves diff_dst to a window, unless tiles read it where it lies."""
+    problem = work.problem
+    padded = any(problem.pads_begin) or prod(map(problem.inside, range(3))) < 1
+    if beside == 1 and work.dst_last and work.outputs % 2 == 0 and not padded:
+        return {}
+    where = "last" if work.dst_last else "first"
+    squares = 1 if work.dst_last else -(-work.outputs // _SQUARE)
+    return {
+        f"window {where}": work.window_elements / work.lanes,
+        f"window's runs {where}": work.window_rows * work.runs * squares,
+    }
+
+
+def _pairs(work: Work) -> Counts:
+    inputs = work.inputs
+    vectors = work.rows * -(-work.counts[2] // DOT_COLUMNS)
+    depth = -(-work.outputs // DOT_K) * (DOT_K // 2)
+    tiles = -(-vectors // 2) * -(-inputs // _TILE_OF_PAIRS)
+    return {
+        "call": 1,
+        "weights": work.weights,
+        "products": vectors * inputs * work.taps * depth * work.halved,
+        "loads": tiles * work.taps * depth,
+        "sums": vectors * inputs,
+        "blocks": work.blocks,
+        "window": work.window_elements / work.lanes,
+        "window's runs": work.window_rows * work.runs * -(-work.outputs // 2),
+    }
+
+
+COUNTS = {
+    ROWS: _rows,
+    COLUMNS: _columns,
+    SCATTER: _scatter,
+    GROUPED: _grouped,
+    DOT: _dot,
+    UNFOLD: _unfold,
+    PAIRS: _pairs,
+}
