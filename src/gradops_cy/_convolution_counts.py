@@ -71,8 +71,8 @@ class Work:
         self.last = layout.diff_src_channels_last
         self.dst_last = layout.diff_dst_channels_last
         self.size = 8 if problem.dtype == 3 else 4
-        # Instructions of a vector: Zen 4 multiplies the halves of 64 bytes by themselves.
-        self.halved = 2 if ZEN4 and lanes * self.size == LINE else 1
+        # Zen 4 multiplies the halves of 64 bytes one after the other.
+        self.halved = ZEN4 and lanes * self.size == LINE
         self.vectors = -(-self.inputs // lanes)  # of the channels of a group
         self.axes = axes = _convolution_taps.axes(problem)
         self.classes = prod(axis.classes for axis in axes)
@@ -127,7 +127,7 @@ def _rows(work: Work) -> Counts:
         "call": 1,
         "rows of weights": work.weights_rows,
         "weights from memory": max(0, work.weights - _WEIGHTS_IN_CACHE),
-        "products": vectors * work.taps * work.outputs * work.inside * work.halved,
+        "products": vectors * work.taps * work.outputs * work.inside,
         "taps of tiles": tiles * work.taps / merged,
         "rows": work.rows * work.classes,
         "blocks": work.blocks,
@@ -166,7 +166,7 @@ def _columns(work: Work) -> Counts:
         "weights": work.weights,
         "rows of weights": work.weights_rows,
         "weights from memory": max(0, work.weights - _WEIGHTS_IN_CACHE),
-        "products": vectors * inputs * depth * work.halved,
+        "products": vectors * inputs * depth,
         "loads": vectors * -(-inputs // tile) * depth,
         "sums": vectors * inputs * work.classes,
         "rows joined" if joins else "rows": work.rows * work.classes,
@@ -204,7 +204,7 @@ def _scatter(work: Work) -> Counts:
         return {
             "call along rows": 1,
             "weights along rows": work.weights,
-            "products along rows": vectors * columns * outputs * work.halved,
+            "products along rows": vectors * columns * outputs,
             "sums along rows": vectors * columns,
             "rows along rows": rows * columns,
             "results along rows": results,
@@ -215,7 +215,7 @@ def _scatter(work: Work) -> Counts:
     return {
         "call": 1,
         "weights": work.weights,
-        "products": rows * width * -(-columns // lanes) * outputs * work.halved,
+        "products": rows * width * -(-columns // lanes) * outputs,
         "sums": rows * width * (columns // run) * -(-run // lanes),
         "rows": rows * (columns // run),
         "positions": rows * width,
@@ -234,7 +234,9 @@ def _grouped(work: Work) -> Counts:
     kind = "a vector" if alone else "quads" if entry > 1 else "lanes"
     vectors = problem.groups if alone else -(-problem.diff_src_channels // lanes)
     lines = vectors * prod(work.counts[:2])
-    products = lines * width * work.taps * outputs * work.inside * work.halved
+    products = lines * width * work.taps * outputs * work.inside
+    if work.halved and lanes < work.lanes:
+        products /= 2
     # Pieces of rows whose spread form stays in the first-level cache.
     axis, block = work.axes[2], width
     direct = work.last and work.dst_last
@@ -295,10 +297,13 @@ def _tiles_of_pairs(work: Work, taps: int, depth: int) -> Counts:
     vectors = -(-work.inputs // DOT_COLUMNS)
     tiles = -(-work.positions // _TILE_OF_PAIRS) * -(-vectors // 2)
     results = "results last" if work.last else "results first"
+    products = work.positions * vectors * taps * depth * work.inside
+    if work.halved and work.tiles.columns(work.inputs) < DOT_COLUMNS:
+        products /= 2
     return {
         "call": 1,
         "rows of weights": work.weights_rows,
-        "products": work.positions * vectors * taps * depth * work.inside * work.halved,
+        "products": products,
         "taps of tiles": tiles * taps,
         "rows": work.rows * work.classes,
         "blocks": work.blocks,
@@ -328,7 +333,7 @@ def _pairs(work: Work) -> Counts:
     return {
         "call": 1,
         "weights": work.weights,
-        "products": vectors * inputs * work.taps * depth * work.halved,
+        "products": vectors * inputs * work.taps * depth,
         "loads": tiles * work.taps * depth,
         "sums": vectors * inputs,
         "blocks": work.blocks,
