@@ -72,17 +72,16 @@ class AxisTaps:
         """Count the source coordinates that a block of positions reads."""
         return sum(count * min(gap, block) for gap, count in self._gaps)
 
-    def pieces(self, block: int) -> int:
+    def runs(self, block: int) -> int:
         """Count the runs of a window that consecutive positions read."""
         return sum(count for gap, count in self._gaps if gap > block) or 1
 
-    def runs(self, block: int) -> tuple[int, int]:
-        """Return how many runs of a window consecutive positions read, and the longest one."""
+    def longest_run(self, block: int) -> int:
+        """Return the entries of the longest run of a window."""
         _, gaps, _ = self._starts
         if not len(gaps):
-            return 1, 0
-        heads = self._heads(block)
-        return len(heads), int(np.add.reduceat(np.minimum(gaps, block), heads).max())
+            return 0
+        return int(np.add.reduceat(np.minimum(gaps, block), self._heads(block)).max())
 
     def _heads(self, block: int) -> Ints:
         """Return the offsets behind a gap that no block fills, before the first the last one."""
@@ -133,10 +132,15 @@ class Axis:
         """Number of source coordinates that a block reads."""
         return self.taps.window(self.block)
 
-    @cached_property
-    def runs(self) -> tuple[int, int]:
-        """How many runs of the window consecutive positions read, and the longest one."""
+    @property
+    def runs(self) -> int:
+        """Runs of the window that consecutive positions read."""
         return self.taps.runs(self.block)
+
+    @cached_property
+    def longest_run(self) -> int:
+        """Entries of the longest of them."""
+        return self.taps.longest_run(self.block)
 
     @property
     def adjacent(self) -> bool:

@@ -14,9 +14,10 @@ from gradops_cy import (
     _convolution_scatter,
     _convolution_winograd,
 )
-from gradops_cy._convolution_choice import BLOCK_WIDTH, Choice
+from gradops_cy._convolution_choice import Choice
 from gradops_cy._convolution_cut import ChannelBlock, Cut, resized
 from gradops_cy._convolution_kernels import (
+    BLOCK_WIDTH,
     COLUMNS,
     DOT,
     DOT_COLUMNS,

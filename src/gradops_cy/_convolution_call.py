@@ -221,7 +221,7 @@ class ConvCall:
         kept = tuple(t.stop - t.start for t in taps)
         # A kernel that stands in one place has no strides.
         strides = tuple(
-            1 if size == pad + 1 == src == dst == 1 else stride
+            1 if (size, pad, src, dst) == (1, 0, 1, 1) else stride
             for size, pad, src, dst, stride in zip(kept, pads, *extents, self.strides, strict=True)
         )
         problem = ConvProblem(

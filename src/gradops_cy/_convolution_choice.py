@@ -17,6 +17,7 @@ from gradops_cy import (
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
 from gradops_cy._convolution_kernels import (
+    BLOCK_WIDTH,
     COLUMNS,
     DEPTHWISE,
     DOT,
@@ -43,6 +44,7 @@ from gradops_cy._convolution_kernels import (
     paired,
     pairs_channels,
     reads_in_place,
+    reads_positions_in_place,
     taps_beside,
     tiles_of,
     writes_whole_rows,
@@ -56,8 +58,6 @@ from gradops_cy._rounding import up
 DOT_PANELS = 1 << 18
 # Channels of diff_src up to which a window whose last tiles have zeros would not pay.
 TAIL_CHANNELS = 192
-# A row longer than this is cut into blocks.
-BLOCK_WIDTH = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,9 +310,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     zero_first = _convolution_taps.zero_first(problem)
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
     plain = problem.plain
-    # Taps of few channels are summed in one run, which a window makes of them.
-    short = problem.output_channels < tiles.lanes and problem.kernel[2] > 1
-    reads = plain and layout.diff_dst_channels_last and not short
+    reads = reads_positions_in_place(problem, layout, tiles)
     writes = plain and layout.diff_src_channels_last and not layout.accumulate
     if kernel in (GROUPED, DEPTHWISE):
         windowed = not (layout.diff_dst_channels_last and layout.diff_src_channels_last)

@@ -50,7 +50,7 @@ def row_pitch(choice: Choice, width: int) -> int:
     DOT keeps each run of a row in a plane of its own: residues modulo a stride.
     """
     axis = choice.axis(2, width)
-    return axis.runs[1] if choice.kernel == DOT else axis.window
+    return axis.longest_run if choice.kernel == DOT else axis.window
 
 
 def _apart(choice: Choice, height: int, width: int) -> float:

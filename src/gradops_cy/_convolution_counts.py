@@ -10,6 +10,7 @@ from math import isqrt, prod
 
 from gradops_cy import _convolution_grouped, _convolution_scatter, _convolution_taps
 from gradops_cy._convolution_kernels import (
+    BLOCK_WIDTH,
     COLUMNS,
     DOT,
     DOT_COLUMNS,
@@ -26,14 +27,15 @@ from gradops_cy._convolution_kernels import (
     lanes_of_a_group,
     paired,
     reads_in_place,
+    reads_positions_in_place,
     taps_beside,
     writes_whole_rows,
 )
 from gradops_cy._convolution_problem import ConvProblem, Triple
 from gradops_cy._processor import ZEN4
 
-# Positions of a block, of windows with three axes, and of the longest row.
-_BLOCK, _BLOCK_OF_PLANES, _LONGEST_ROW = 512, 2048, 2048
+# Positions of a block, and of windows with three axes.
+_BLOCK, _BLOCK_OF_PLANES = 512, 2048
 # Rows that run into each other in one block.
 _ROWS_JOINED = 16
 # Weights beyond these come from memory.
@@ -86,16 +88,19 @@ class Work:
         depth, height, width = self.counts
         self.rows = groups * depth * height
         self.positions = self.rows * width
-        self.block = block = _block(self.counts, problem.kernel[0] > 1)
+        block = _block(self.counts, problem.kernel[0] > 1)
         tiled = zip(self.counts, block, strict=True)
         self.blocks = groups * prod(-(-count // extent) for count, extent in tiled)
         # Rows of all windows, the entries of one, and its runs of neighbouring positions.
         self.window_rows = self.blocks * axes[0].window(block[0]) * axes[1].window(block[1])
-        self.entries, self.runs = axes[2].window(block[2]), axes[2].pieces(block[2])
+        self.entries, self.runs = axes[2].window(block[2]), axes[2].runs(block[2])
         self.window_elements = self.window_rows * self.entries * self.outputs
-        # Weights, and their rows of up to a vector when they are packed.
+        # Weights, those from memory, and their rows of up to a vector when they are packed.
         rows = groups * self.outputs * prod(problem.kernel)
         self.weights, self.weights_rows = rows * self.inputs, rows * self.vectors
+        self.weights_beyond = max(0, self.weights - _WEIGHTS_IN_CACHE)
+        # Whether windows are sorted by the residues of a stride.
+        self.sorts = problem.transposed and problem.strides[2] > 1
 
 
 def _of_image(values: Triple, rank: int) -> Triple:
@@ -106,7 +111,7 @@ def _of_image(values: Triple, rank: int) -> Triple:
 def _block(counts: Triple, planes: bool) -> Triple:
     """Return the positions of a block, roughly."""
     depth, height, width = counts
-    width = min(width, _LONGEST_ROW)
+    width = min(width, BLOCK_WIDTH)
     rows = max(1, (_BLOCK_OF_PLANES if planes else _BLOCK) // width)
     height = min(height, isqrt(rows) if planes and depth > 1 else rows)
     return min(depth, max(1, rows // height)), height, width
@@ -118,15 +123,14 @@ def _rows(work: Work) -> Counts:
     tiles = work.rows * -(-work.counts[2] // work.tiles.shapes[nv]) * -(-work.vectors // nv)
     vectors = work.positions * work.vectors
     axis = work.axes[2]
-    short = work.outputs < lanes and problem.kernel[2] > 1
-    windowed = short or not (problem.plain and work.dst_last)
+    windowed = not reads_positions_in_place(problem, work.layout, work.tiles)
     # Taps of a row that follow each other in the window are one.
     follow = axis.out_step == 1 and axis.in_step % problem.dilations[2] == 0
     merged = len(axis) if windowed and follow else 1
     counts = {
         "call": 1,
         "rows of weights": work.weights_rows,
-        "weights from memory": max(0, work.weights - _WEIGHTS_IN_CACHE),
+        "weights from memory": work.weights_beyond,
         "products": vectors * work.taps * work.outputs * work.inside,
         "taps of tiles": tiles * work.taps / merged,
         "rows": work.rows * work.classes,
@@ -142,12 +146,17 @@ def _rows(work: Work) -> Counts:
             counts["squares apart"] = squares * work.classes
     elif problem.groups > 1:
         counts["results of groups"] = vectors * work.classes
-    if windowed:
-        where = "last" if work.dst_last else "first"
-        squares = 1 if work.dst_last else -(-work.outputs // _SQUARE)
-        counts[f"window {where}"] = work.window_elements / lanes
-        counts[f"window's runs {where}"] = work.window_rows * work.runs * squares
-    return counts
+    return counts | _window_of_positions(work) if windowed else counts
+
+
+def _window_of_positions(work: Work) -> Counts:
+    """Count what moves diff_dst to a window of channels for each position."""
+    where = "last" if work.dst_last else "first"
+    squares = 1 if work.dst_last else -(-work.outputs // _SQUARE)
+    return {
+        f"window {where}": work.window_elements / work.lanes,
+        f"window's runs {where}": work.window_rows * work.runs * squares,
+    }
 
 
 def _columns(work: Work) -> Counts:
@@ -165,7 +174,7 @@ def _columns(work: Work) -> Counts:
         "call": 1,
         "weights": work.weights,
         "rows of weights": work.weights_rows,
-        "weights from memory": max(0, work.weights - _WEIGHTS_IN_CACHE),
+        "weights from memory": work.weights_beyond,
         "products": vectors * inputs * depth,
         "loads": vectors * -(-inputs // tile) * depth,
         "sums": vectors * inputs * work.classes,
@@ -183,7 +192,7 @@ def _columns(work: Work) -> Counts:
         counts["results' rows apart"] = work.rows * inputs * work.classes
         counts["results apart"] = work.positions * inputs * work.classes / lanes
     if not in_place:
-        strided = work.runs > 1 or (problem.transposed and problem.strides[2] > 1)
+        strided = work.runs > 1 or work.sorts
         where = f"{'sorted ' if strided else ''}{'last' if work.dst_last else 'first'}"
         runs = work.window_rows * work.runs
         counts[f"window {where}"] = work.window_elements / lanes
@@ -267,8 +276,7 @@ def _grouped(work: Work) -> Counts:
         if kind == "lanes":
             counts["rows spread to lanes"] = spread * work.inside
     if not direct:
-        strided = problem.transposed and problem.strides[2] > 1
-        window = "window sorted" if strided else "window"
+        window = "window sorted" if work.sorts else "window"
         counts["results"] = -(-problem.diff_src_channels // work.lanes) * prod(work.src)
         counts[window] = -(-problem.diff_dst_channels // work.lanes) * prod(work.dst)
     return counts
@@ -317,12 +325,7 @@ def _moved_for_pairs(work: Work, beside: int) -> Counts:
     padded = any(problem.pads_begin) or prod(map(problem.inside, range(3))) < 1
     if beside == 1 and work.dst_last and work.outputs % 2 == 0 and not padded:
         return {}
-    where = "last" if work.dst_last else "first"
-    squares = 1 if work.dst_last else -(-work.outputs // _SQUARE)
-    return {
-        f"window {where}": work.window_elements / work.lanes,
-        f"window's runs {where}": work.window_rows * work.runs * squares,
-    }
+    return _window_of_positions(work)
 
 
 def _pairs(work: Work) -> Counts:

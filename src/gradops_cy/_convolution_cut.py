@@ -199,13 +199,13 @@ class Cut:
         """How many planes the runs of the window's rows have; 0 where they are rows' parts."""
         choice = self.choice
         apart = choice.kernel == DOT and choice.windowed and self.flatten and not choice.unfolds
-        return self.axes[2].runs[0] if apart else 0
+        return self.axes[2].runs if apart else 0
 
     @property
     def row_pitch(self) -> int:
         """Entries from row to row of the window."""
         axis = self.axes[2]
-        return axis.runs[1] if self.planes else axis.window
+        return axis.longest_run if self.planes else axis.window
 
     # -- results in scratch ----------------------------------------------------------------
 

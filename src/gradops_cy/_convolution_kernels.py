@@ -28,6 +28,8 @@ DOT_ROWS, DOT_COLUMNS, DOT_K = 16, 16, 32
 MODERATE, FINITE, NOTHING = range(3)
 # Bytes that caches move, and from which on addresses meet in the same places of the first.
 LINE, PAGE = 64, 4096
+# A row longer than this is cut into blocks.
+BLOCK_WIDTH = 2048
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
 BESIDE = 64
 
@@ -189,6 +191,15 @@ def taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
 def writes_whole_rows(problem: ConvProblem, layout: Layout) -> bool:
     """Whether a vector of neighbouring positions is a vector of diff_src."""
     return layout.diff_src_rows and _convolution_taps.out_steps(problem)[2] == 1
+
+
+def reads_positions_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
+    """Whether ROWS and SCATTER multiply the channels of a position where they lie.
+
+    Taps of few channels are summed in one run, which a window makes of them.
+    """
+    short = problem.output_channels < tiles.lanes and problem.kernel[2] > 1
+    return problem.plain and layout.diff_dst_channels_last and not short
 
 
 def reads_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:

@@ -309,7 +309,8 @@ class Plan:
         """Return the weights with the taps and channels that are packed."""
         choice = self.choice
         if choice.given.kernel != self.problem.kernel:
-            weights = weights.swapaxes(3 + 2 - self.problem.bare_axes, -1)
+            # Rows were joined along a kernel: only axes of one tap move, which never copies.
+            weights = weights.reshape(*weights.shape[:3], *choice.given.kernel)
         if choice.kernel == SCATTER:
             return _convolution_scatter.by_column(choice.given, weights)
         if choice.unfolds and self.cut.packed_apart == 1:

@@ -70,6 +70,11 @@ class ConvProblem:
         axes = range(2, 2 - self.rank, -1)
         return next((2 - axis for axis in axes if not self._pointwise_along(axis)), self.rank)
 
+    @property
+    def _bare_positions(self) -> int:
+        """Positions of the axes without a kernel: the taps of the axis before lie so far apart."""
+        return prod(self.diff_src[3 - self.bare_axes :])
+
     @cached_property
     def joinable(self) -> int:
         """Axes whose positions may stand in the rows of the last one.
@@ -77,10 +82,9 @@ class ConvProblem:
         Those without a kernel; and one more where rows are short, as the taps are rows apart. Never
         the images: how a sum is computed would depend on their number.
         """
-        axis = 2 - self.bare_axes
-        length = prod(self.diff_src[axis + 1 :])
+        length = self._bare_positions
         apart = 0 < self.bare_axes < self.rank and (
-            length == 1 or (length <= SHORT_ROW and self.strides[axis] == 1)
+            length == 1 or (length <= SHORT_ROW and self.strides[2 - self.bare_axes] == 1)
         )
         return self.bare_axes if apart else max(0, self.bare_axes - 1)
 
@@ -89,12 +93,11 @@ class ConvProblem:
 
         Short rows leave lanes idle, and so do the ends of those above ROW positions.
         """
-        x, y = list(self.diff_src), list(self.diff_dst)
         if 0 < self.bare_axes == min(axes, self.joinable):
-            axis = 2 - self.bare_axes
             spread = channels_last and self.groups > 1
-            if not spread or prod(x[axis + 1 :]) <= SHORT_ROW_OF_GROUPS:
-                return self._joined_kernel(axis)
+            if not spread or self._bare_positions <= SHORT_ROW_OF_GROUPS:
+                return self._joined_kernel()
+        x, y = list(self.diff_src), list(self.diff_dst)
         for axis in (1, 0)[: max(0, min(axes, self.bare_axes - 1))]:
             rows = max(n for n in range(1, max(1, ROW // x[2]) + 1) if x[axis] % n == 0)
             x[axis] = y[axis] = x[axis] // rows
@@ -103,9 +106,9 @@ class ConvProblem:
                 break
         return replace(self, diff_src=(x[0], x[1], x[2]), diff_dst=(y[0], y[1], y[2]))
 
-    def _joined_kernel(self, axis: int) -> ConvProblem:
-        """Return the problem whose rows are an axis with a kernel and all behind it."""
-        length = prod(self.diff_src[axis + 1 :])
+    def _joined_kernel(self) -> ConvProblem:
+        """Return the problem whose rows are an axis with a kernel and the bare ones behind it."""
+        axis, length = 2 - self.bare_axes, self._bare_positions
 
         def last(values: Triple, value: int, bare: int = 1) -> Triple:
             a, b, c = (*values[:axis], *(bare,) * (2 - axis), value)

@@ -164,12 +164,7 @@ def _scores(case: _Case) -> dict[int, float]:
     kernels = kernels_that_can(case)
     alike = {ROWS: _rows, COLUMNS: _columns, GROUPED: _grouped, SCATTER: _scatter}
     scores = {kernel: alike[kernel](case) for kernel in kernels if kernel in alike}
-    scores |= {
-        kernel: score
-        for kernel, score in _products_of_parts(case, GROUPED in scores).items()
-        if kernel in kernels
-    }
-    return scores
+    return scores | _products_of_parts(case, kernels) if DOT in kernels else scores
 
 
 def _rows(case: _Case) -> float:
@@ -211,21 +206,22 @@ def _scatter(case: _Case) -> float:
     return _convolution_scatter.score(case.problem, case.last, case.tiles.lanes, case.rate)
 
 
-def _products_of_parts(case: _Case, beside_groups: bool) -> dict[int, float]:
-    """Return the scores of the kernels that multiply parts of bfloat16."""
+def _products_of_parts(case: _Case, kernels: list[int]) -> dict[int, float]:
+    """Return the scores of those `kernels` that are nothing but products of parts."""
     problem, layout, tiles, parts = case.problem, case.layout, case.tiles, case.parts
     inputs, outputs, last = problem.input_channels, problem.output_channels, case.last
     rate = case.rate * (1 if last else case.move)
     deep = outputs * taps_beside(problem, parts, tiles)
     wide = up(inputs, DOT_COLUMNS)
     scores = {DOT: rate * inputs / wide * deep / up(deep, DOT_K)}
-    if beside_groups and inputs < tiles.lanes:  # much of a group's time is not spent in tiles
+    if GROUPED in kernels and inputs < tiles.lanes:  # much of a group's time is not spent in tiles
         scores[DOT] *= 0.7
-    if parts == 1 and prod(problem.kernel) > 1 and case.dense:
+    if UNFOLD in kernels:
         scores[UNFOLD] = rate * _convolution_unfold.score(problem, (wide, DOT_K), AMX_PRODUCTS)
         if outputs % DOT_K or not layout.diff_dst_channels_last:
             # A window sorted by residues, of as many entries for each position.
             products = prod(problem.kernel) * wide / AMX_PRODUCTS
             scores[DOT] *= products / (products + (prod(problem.strides) - 1) * 0.2)
-    scores[PAIRS] = scores[DOT] * _convolution_pairs.gain(problem, DOT_COLUMNS, DOT_K, parts)
+    if PAIRS in kernels:
+        scores[PAIRS] = scores[DOT] * _convolution_pairs.gain(problem, DOT_COLUMNS, DOT_K, parts)
     return scores
