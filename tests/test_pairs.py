@@ -169,8 +169,10 @@ def test_groups_of_eight_in_any_view(everywhere, monkeypatch, data_format, halve
     in_format(GROUPS["of 8 and 18"], data_format).check(view=view)
 
 
-@pytest.mark.parametrize(("data_format", "kernel"), [("NXC", "dot"), ("NCX", "pairs")])
-def test_chosen_for_many_channels(data_format, kernel):
+@every_format
+def test_chosen_for_many_channels(data_format):
+    # Channels first, Zen 4 takes as long with both.
+    kernel = "pairs" if data_format == "NCX" and not kernels.ZEN4 else "dot"
     case = replace(in_format(SHAPES["no kernel"], data_format), inputs=128, outputs=64)
     plan = plan_of(case, case.formatted(*case.arrays())[1])
     assert f"kernel    {kernel}" in plan.describe()

@@ -44,6 +44,8 @@ _WEIGHTS_IN_CACHE = 1 << 20
 _SQUARE = 16
 # Positions, or channels, of a tile of pairs.
 _TILE_OF_PAIRS = 12
+# Multiply-adds that a core begins before the first one ends, two a cycle.
+_SUMS = 8
 
 Counts = dict[str, float]
 
@@ -243,7 +245,9 @@ def _grouped(work: Work) -> Counts:
     kind = "a vector" if alone else "quads" if entry > 1 else "lanes"
     vectors = problem.groups if alone else -(-problem.diff_src_channels // lanes)
     lines = vectors * prod(work.counts[:2])
-    products = lines * width * work.taps * outputs * work.inside
+    # Fewer sums than are on their way at a time wait for themselves.
+    least = _SUMS // 2 if work.halved and lanes == work.lanes else _SUMS
+    products = lines * max(width, least) * work.taps * outputs * work.inside
     if work.halved and lanes < work.lanes:
         products /= 2
     # Pieces of rows whose spread form stays in the first-level cache.

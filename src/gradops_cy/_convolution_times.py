@@ -248,9 +248,13 @@ def nanoseconds(
     times = {}
     for kernel in kernels:
         costs, counts = _costs(kernel, work)
-        if work.halved:
-            costs = {n: _HALVED if n.startswith("products") else each for n, each in costs.items()}
-        times[kernel] = sum(costs[name] * count for name, count in counts.items())
+        time = 0.0
+        for name, count in counts.items():
+            each = costs[name]
+            if work.halved and name.startswith("products"):
+                each = _HALVED
+            time += each * count
+        times[kernel] = time
     return times
 
 
