@@ -42,10 +42,8 @@ _SPARSE = 3
 _GROUP_ELEMENTS = 256
 CHUNK_ELEMENTS = 4096
 _LONGEST_WIDTH = 1 << 20
-# Channels of a position of the kernel of points, all of which its buffers hold; and the share of
-# elements that read something below which it is faster for many channels.
+# Channels of a position of the kernel of points, all of which its buffers hold.
 _MOST_CHANNELS = 4096
-_SPARSELY = 0.5
 # Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
 # groups that keep threads busy; and the elements loaded and stored that are worth a thread.
 _PLANE_ELEMENTS = 1 << 17
@@ -82,8 +80,10 @@ _NANOSECONDS = {
         "planes": (195.0, 25.0, 2.35, 0.95),
     },
 }
-# Zen 4 and Intel were found to favour rows over planes by so much, with vectors of 64 bytes.
-_PLANES_ELSEWHERE = 1.5
+# With vectors of 64 bytes Intel was found to favour rows over planes by so much, and Zen 4 all
+# other kernels over phases where the width shrinks.
+_PLANES_INTEL = 1.5
+_SPREAD_ZEN4 = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +165,11 @@ class _Candidates:
             limit = _KERNEL_WIDTH_CHANNELS_SPARSE
         widths = self.permutes and problem.channels < limit
         few = problem.channels < _FEW_CHANNELS and self.rows >= _FEW_ROWS
-        # Of many channels boxes are as fast as points beyond the caches, and where few are zeros.
-        plain = self.longest[0] * self.longest[1] == 1 and not past_the_caches(problem)
-        read = math.prod(float((axis.count > 0).mean()) for axis in self.axes)
-        if widths or few or (plain and read < _SPARSELY):
+        if widths or few or self.longest[0] * self.longest[1] == 1:
             yield "points"
         if widths:
-            if self.has_windows:
+            # Where the width shrinks, hardly two windows have one pattern.
+            if self.has_windows and problem.dst[2] >= problem.src[2]:
                 yield "windows"
             yield "width"
             few = problem.channels < _KERNEL_WIDTH_CHANNELS
@@ -201,8 +199,9 @@ class _Candidates:
             groups = -(-planes // _kernels.ROW_LANES)
             group, row, moved, tap = of["planes"]
             each = group + row * src / extent + moved * (src + dst) + tap * src * taps
-            elsewhere = _PLANES_ELSEWHERE if vector == 16 and not _processor.ZEN5 else 1
-            times["planes"] = groups * each * elsewhere
+            times["planes"] = groups * each
+            if vector == 16 and not _processor.AMD:
+                times["planes"] *= _PLANES_INTEL
         for name in ("windows", "width", "phases") if self.has_windows else ("width", "phases"):
             kind = "spread" if name == "phases" and columns < extent else name
             if name == "windows" and extent > vector and vector * columns % extent == 0:
@@ -211,6 +210,8 @@ class _Candidates:
             loads = products if name == "windows" else products * max(1.0, columns / extent)
             each = row + blocks * ((block + tap * taps) * read + product * loads)
             times[name] = rows * each
+            if kind == "spread" and _processor.ZEN4:
+                times[name] *= _SPREAD_ZEN4
         plane, row, block, product = of["points"]
         each = plane + row * read + blocks * (block * read + product * products)
         times["points"] = planes * plane + rows * each
