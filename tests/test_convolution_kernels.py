@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_kernels as kernels
+from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_times as times
+from gradops_cy import _processor
 from tests import forced
-from tests.cases import LAYERS, conv_case, every_dtype
+from tests.cases import LAYERS, POINTWISE, conv_case, every_dtype, layer, volume
 from tests.test_convolution_plans import plan_of
 
 NAMES = [*kernels.KERNEL_NAMES, "unfold"]
@@ -37,6 +40,47 @@ def test_kernels_compute_drawn_cases(seed, dtype):
 def test_kernels_compute_drawn_cases_with_threads(threads):
     for seed in range(40):
         conv_case(seed, dtype="f32").check(num_threads=threads)
+
+
+GROUPS = {
+    "of 4": layer("4-6-9-3-1-1", groups=9, batch=2),
+    "of 8 and 2, strides": layer("8-2-20-3-2-1", groups=5, extra=(1, 0)),
+    "of 16, transposed": layer("16-5-9-4-2-1", groups=3, transposed=True),
+    "of 4, a row": layer("4-4-600-1-1-0", groups=8, dst=(2, 600), kernel=(2, 3)),
+    "of 2, 3-D": replace(volume(2, 4, (5, 6, 7)), groups=21),
+    "all padding": layer("4-4-3-1-2-2", groups=8, dst=(3, 3)),
+}
+
+
+@every_dtype
+@pytest.mark.parametrize("case", GROUPS.values(), ids=GROUPS)
+@pytest.mark.parametrize("view", ["contiguous", "inside", "spaced", "reversed"])
+@pytest.mark.parametrize("kernel", [kernels.GROUPED], ids=["grouped"])
+@pytest.mark.usefixtures("only")
+def test_groups_past_the_caches(monkeypatch, view, case, dtype):
+    """As if no cache held anything, and in small blocks: bit for bit the same."""
+    case = replace(case, dtype=dtype)
+    arrays = case.formatted(*case.arrays())
+    before = case.call(*arrays)
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: True)
+    monkeypatch.setattr(blocks, "TOUCHED", 1 << 12)
+    plans.plan_for.cache_clear()
+    for accumulate in (False, True):
+        case.check(view=view, out_view=view, accumulate=accumulate, large=True)
+    assert case.call(*arrays, num_threads=2).tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("extents", [(1, 56, 56), (1, 3, 4000)])
+@pytest.mark.parametrize("kernel", [kernels.GROUPED], ids=["grouped"])
+@pytest.mark.usefixtures("only")
+def test_blocks_of_groups_past_the_caches(monkeypatch, extents):
+    """What a task touches fits the second-level cache."""
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: True)
+    changes = {"groups": 32, "diff_src_channels": 256, "diff_dst_channels": 256}
+    problem = replace(POINTWISE, diff_src=extents, diff_dst=extents, kernel=(1, 3, 1), **changes)
+    cut = blocks.cut(forced.choice_of(problem), 1)
+    assert cut.touches
+    assert cut.touched_bytes <= blocks.TOUCHED
 
 
 class Asked(dict):

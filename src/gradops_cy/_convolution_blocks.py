@@ -51,6 +51,8 @@ BOX_VECTORS = 2
 PLANE_BYTES = 1 << 16
 # With strides, once or twice: a smaller one shares more rows with its neighbours than it has.
 STRIDED_PLANE_BYTES = 1 << 18
+# Of both tensors, where GROUPED first loads them: the second-level cache keeps these.
+TOUCHED = 1 << 19
 # Positions of SCATTER that are multiplied in less time than the weights take to arrive.
 FEW_POSITIONS = 64
 # Below this a task is not worth its own window; lanes over positions take longer over theirs.
@@ -79,6 +81,8 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     room = _convolution_grouped.room(choice.boxed)
     while choice.kernel == GROUPED and first.block[2] > 1 and _spread_bytes(first) > room:
         first = first.evened(2, first.block[2] - 1)
+    while _touches_much(first) and first.block[2] > 4 * choice.lanes:
+        first = _half_block(first, 2)
     fitting = _cut_for_winograd(first) if choice.winograd else _grow(_fit_workspace(first))
     return _split_for_threads(_by_channels(fitting), num_threads)
 
@@ -312,7 +316,7 @@ def _grow(found: Cut) -> Cut:
     """Take more rows into a task while they fit."""
     grown = found.reblocked(_grown(found, lambda _: True))
     # What fits at last fits on the way there: few need to look at every step.
-    if grown.scratch_bytes > _workspace(found.choice):
+    if grown.scratch_bytes > _workspace(found.choice) or _touches_much(grown):
         grown = found.reblocked(_grown(found, partial(_fits, found)))
     return grown.evened(1, grown.block[1]).evened(0, grown.block[0])
 
@@ -337,7 +341,15 @@ def _by_channels(found: Cut) -> Cut:
 
 
 def _fits(found: Cut, block: Triple) -> bool:
-    return found.reblocked(block).scratch_bytes <= _workspace(found.choice, prod(block))
+    larger = found.reblocked(block)
+    fits = larger.scratch_bytes <= _workspace(found.choice, prod(block))
+    return fits and not _touches_much(larger)
+
+
+def _touches_much(whole: Cut) -> bool:
+    """Whether GROUPED's vectors of lanes would come too late for what a task has touched."""
+    touches = whole.choice.kernel == GROUPED and whole.touches
+    return touches and whole.touched_bytes > TOUCHED
 
 
 def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:

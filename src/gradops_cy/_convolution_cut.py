@@ -27,6 +27,8 @@ from gradops_cy._convolution_kernels import (
     DOT_COLUMNS,
     DOT_K,
     DOT_ROWS,
+    GROUPED,
+    LINE,
     PAIRS,
     ROWS,
     SCATTER,
@@ -224,17 +226,30 @@ class Cut:
 
     @property
     def touches(self) -> bool:
-        """Whether DEPTHWISE asks for what lies in no cache before it is used."""
+        """Whether DEPTHWISE and GROUPED ask for what lies in no cache before it is used."""
         problem, choice = self.choice.given, self.choice
         both = problem.diff_dst_bytes + problem.diff_src_bytes
-        if choice.kernel != DEPTHWISE or not _processor.past_the_caches(both, both):
+        if not _processor.past_the_caches(both, both):
+            return False
+        pixel = problem.diff_src_channels * problem.itemsize
+        if choice.kernel == GROUPED:  # lines of a position, one after all positions' other
+            return not choice.boxed and pixel > LINE
+        if choice.kernel != DEPTHWISE:
             return False
         plain = choice.out_steps[2] == choice.row_classes and not choice.windowed
-        pixel = problem.groups * problem.itemsize
         # Halves of narrow pixels arrive faster than they are converted.
         waits = problem.itemsize >= 4 or pixel > NARROW_PIXEL
         fits = pixel * max(problem.diff_dst[2], problem.diff_src[2]) <= LONG_ROW
         return choice.along_rows or (plain and waits and fits)
+
+    @property
+    def touched_bytes(self) -> int:
+        """Bytes of both tensors that all groups of a task's positions have."""
+        problem = self.choice.given
+        read = prod(axis.extent for axis in self.axes) * problem.diff_dst_channels
+        steps = zip(self.block, self.choice.out_steps, strict=True)
+        written = prod(count * step for count, step in steps) * problem.diff_src_channels
+        return (read + written) * problem.itemsize
 
     @property
     def stages(self) -> bool:
@@ -242,8 +257,10 @@ class Cut:
 
         DEPTHWISE's in place, where they are no whole lines, and those of boxes.
         """
-        in_place = self.streams and (self.touches or self.choice.along_rows)
-        return in_place or (self._past_the_caches and self.choice.boxed)
+        choice = self.choice
+        touches = self.touches and choice.kernel == DEPTHWISE
+        in_place = self.streams and (touches or choice.along_rows)
+        return in_place or (self._past_the_caches and choice.boxed)
 
     @property
     def result_positions(self) -> int:

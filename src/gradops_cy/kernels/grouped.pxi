@@ -225,6 +225,41 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
                     run_group_span(dtype, &span, 0, p.count[2], lanes, dst)
 
 
+cdef void touch_rows(const Tensor *tensor, const Py_ssize_t *low, const Py_ssize_t *high,
+                     Py_ssize_t pixel) noexcept nogil:
+    """Touch the rows of a box, whose positions have `pixel` bytes."""
+    cdef Py_ssize_t d, h
+    cdef const char *place
+    for d in range(low[0], high[0]):
+        for h in range(low[1], high[1]):
+            place = tensor.data + d * tensor.stride[2] + h * tensor.stride[3]
+            touch(place + low[2] * tensor.stride[4],
+                  (high[2] - low[2] - 1) * tensor.stride[4] + pixel)
+
+
+cdef void touch_block(const Work *work, const Task *task, const Tensor *x,
+                      const Tensor *y) noexcept nogil:
+    """Touch what a task reads and writes.
+
+    A vector of lanes takes a line of each position, which no prefetcher follows.
+    """
+    cdef Py_ssize_t element = (task.group_end - task.group) * element_size(work.b.dtype)
+    cdef Py_ssize_t low[3]
+    cdef Py_ssize_t high[3]
+    cdef Py_ssize_t number
+    cdef const Axis *axis
+    for number in range(3):
+        axis = &work.axis[number]
+        source_box(axis, task.start[number], &low[number], &high[number])
+    if high[2] > low[2]:
+        touch_rows(x, low, high, element * work.b.output_channels * (1 + work.b.paired))
+    for number in range(3):
+        axis = &work.axis[number]
+        low[number] = task.start[number] * axis.out_step
+        high[number] = min(axis.result, low[number] + axis.block * axis.out_step)
+    touch_rows(y, low, high, element * work.b.input_channels)
+
+
 cdef int compute_grouped(const Work *work, const Task *task, int dtype, const Tensor *x,
                          const Tensor *y, Py_ssize_t readable, const Scratch *scratch) noexcept nogil:
     """Compute a task, a vector of lanes at a time (see compute_lanes)."""
@@ -235,6 +270,8 @@ cdef int compute_grouped(const Work *work, const Task *task, int dtype, const Te
     cdef int fine = 1
     cdef Spread s
     cdef Ring ring
+    if work.b.touches:
+        touch_block(work, task, x, y)
     s.depth, s.channels = work.b.output_channels, readable
     s.columns, s.rows = work.b.entry_channels, rows_of_entries(work)
     s.pitch = work.axis[2].window * row_entry(work)

@@ -144,7 +144,7 @@ cdef struct Blocking:
     int streams         # results in place go past the caches where their vectors are whole lines
     int stages          # lanes over groups: ... by way of scratch, where their rows are dense
     int asks            # for what tiles in place read next (DOT), for rows of diff_src (GROUPED)
-    int touches         # DEPTHWISE: what lies in no cache is asked for before it is used
+    int touches         # lanes over groups: what lies in no cache is asked for before it is used
     int flatten
     int rounded         # results in scratch are as they will be stored
     int exact_halo
