@@ -9,7 +9,7 @@ from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_scores as scores
 from gradops_cy import _interpolation_call, _resampling_choice
 
-CHANNELS_LAST = kernels.Layout(True, True, False, False, True, 0, False)
+CHANNELS_LAST = kernels.Layout(True, True, False, False, True, True, 0, False)
 
 
 def choice_of(problem, layout=CHANNELS_LAST, assumed=kernels.MODERATE):

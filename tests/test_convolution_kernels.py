@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gradops_cy import _convolution_blocks as blocks
@@ -12,6 +13,7 @@ from gradops_cy import _processor
 from tests import forced
 from tests.cases import LAYERS, POINTWISE, conv_case, every_dtype, layer, volume
 from tests.test_convolution_plans import plan_of
+from tests.views import VIEWS
 
 NAMES = [*kernels.KERNEL_NAMES, "unfold"]
 SOME = ("rows", "columns", "grouped", "scatter", "dot", "pairs", "unfold")
@@ -81,6 +83,33 @@ def test_blocks_of_groups_past_the_caches(monkeypatch, extents):
     cut = blocks.cut(forced.choice_of(problem), 1)
     assert cut.touches
     assert cut.touched_bytes <= blocks.TOUCHED
+
+
+TRANSPOSED = {
+    "patches": layer("33-3-12-4-4-0", transposed=True, batch=2),
+    "that overlap": layer("16-2-17-5-2-0", transposed=True),
+    "with gaps": layer("17-1-14-2-3-0", transposed=True),
+    "padded above": layer("16-7-12-3-3-0", transposed=True, pads_begin=(2, 0), pads_end=(1, 0)),
+    "3-D": volume(16, 4, (4, 6, 8), transposed=True, kernel=2, stride=2, pad=0),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("case", TRANSPOSED.values(), ids=TRANSPOSED)
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.usefixtures("only")
+def test_taps_of_few_channels_in_place(case, dtype):
+    """A row of taps is one run of diff_dst; where positions are apart, of a window: the same."""
+    case = replace(case, dtype=dtype)
+    arrays = case.formatted(*case.arrays())
+    for view in ("contiguous", "reversed", "unaligned"):
+        case.check(view=view, num_threads=2)
+    plan = plan_of(case, arrays[1])
+    assert "diff_dst in place" in plan.describe()
+    apart = case.call(VIEWS["inside"](arrays[0]), arrays[1])
+    assert case.call(*arrays).tobytes() == apart.tobytes()
+    for value in (np.inf, np.nan):
+        forced.assert_value_reaches_what_it_touches(case, value)
 
 
 class Asked(dict):

@@ -28,6 +28,7 @@ from gradops_cy._convolution_kernels import (
     paired,
     reads_in_place,
     reads_positions_in_place,
+    reads_runs_in_place,
     taps_beside,
     writes_whole_rows,
 )
@@ -128,7 +129,8 @@ def _rows(work: Work) -> Counts:
     windowed = not reads_positions_in_place(problem, work.layout, work.tiles)
     # Taps of a row that follow each other in the window are one.
     follow = axis.out_step == 1 and axis.in_step % problem.dilations[2] == 0
-    merged = len(axis) if windowed and follow else 1
+    runs = windowed or reads_runs_in_place(problem, work.layout, work.tiles)
+    merged = len(axis) if runs and follow else 1
     counts = {
         "call": 1,
         "rows of weights": work.weights_rows,

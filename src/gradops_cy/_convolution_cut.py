@@ -186,11 +186,11 @@ class Cut:
 
     @property
     def merge(self) -> int:
-        """How many taps along the last axis are one run of memory in the window."""
+        """How many taps along the last axis are one run of memory, mostly of the window."""
         choice = self.choice
         if choice.dot:
             return choice.beside
-        mergeable = choice.kernel == ROWS and choice.windowed and not choice.exact_halo
+        mergeable = choice.kernel == ROWS and choice.has_runs and not choice.exact_halo
         if not mergeable or self.chunk < choice.problem.output_channels:
             return 1
         axis = self.axes[2]

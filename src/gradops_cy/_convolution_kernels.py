@@ -79,7 +79,8 @@ class Layout(NamedTuple):
     diff_src_channels_last: bool
     diff_dst_rows: bool  # the positions of a row lie next to each other
     diff_src_rows: bool
-    diff_src_packed: bool  # the channels of neighbouring positions follow each other
+    diff_dst_packed: bool  # the channels of neighbouring positions follow each other
+    diff_src_packed: bool
     joins: int  # axes that both tensors can join to the last one
     accumulate: bool
 
@@ -196,10 +197,20 @@ def writes_whole_rows(problem: ConvProblem, layout: Layout) -> bool:
 def reads_positions_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
     """Whether ROWS and SCATTER multiply the channels of a position where they lie.
 
-    Taps of few channels are summed in one run, which a window makes of them.
+    Taps of few channels are summed in one run, which a window makes of them where they are none.
     """
+    in_place = problem.plain and layout.diff_dst_channels_last
     short = problem.output_channels < tiles.lanes and problem.kernel[2] > 1
-    return problem.plain and layout.diff_dst_channels_last and not short
+    return in_place and (not short or reads_runs_in_place(problem, layout, tiles))
+
+
+def reads_runs_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
+    """Whether few channels of a row of taps are one run of diff_dst, and no tap is in padding."""
+    dense = layout.diff_dst_packed and problem.plain and problem.groups == 1
+    short = problem.transposed and problem.output_channels < tiles.lanes
+    reach = (problem.diff_src[2] - 1) * problem.strides[2] + problem.kernel[2]
+    inside = problem.pads_begin[2] == 0 and reach <= problem.diff_dst[2]
+    return dense and short and inside and problem.dilations[2] == 1
 
 
 def reads_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:

@@ -454,6 +454,7 @@ def _layout(
         target[channel] == unit,
         source[last] == unit,
         target[last] == unit,
+        source[channel] == unit and source[last] == unit * source_shape[channel],
         target[channel] == unit and target[last] == unit * target_shape[channel],
         joins,
         accumulate,

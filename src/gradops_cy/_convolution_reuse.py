@@ -171,13 +171,14 @@ class ConvolutionPlan:
         # Below rank 3 images are in the axes before those of one.
         dst_last = last or max(problem.diff_dst[-problem.rank :]) == 1
         src_last = last or max(problem.diff_src[-problem.rank :]) == 1
-        one_channel = problem.diff_src_channels == 1
+        dst_single, src_single = problem.diff_dst_channels == 1, problem.diff_src_channels == 1
         return _convolution_plan.layout(
             dst_last,
             src_last,
-            not last or problem.diff_dst_channels == 1,
-            not last or one_channel,
-            last or (src_last and one_channel),
+            not last or dst_single,
+            not last or src_single,
+            last or (dst_last and dst_single),
+            last or (src_last and src_single),
             problem.joinable,
             False,
         )
