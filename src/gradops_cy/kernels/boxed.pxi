@@ -14,6 +14,13 @@ cdef void source_box(const Axis *axis, Py_ssize_t start, Py_ssize_t *low,
     high[0] = max(low[0], min(axis.source, high[0]))
 
 
+cdef void result_box(const Axis *axis, Py_ssize_t start, Py_ssize_t *low,
+                     Py_ssize_t *high) noexcept nogil:
+    """Return the range of diff_src that a block computes, all residue classes of it."""
+    low[0] = start * axis.out_step
+    high[0] = min(axis.result, low[0] + axis.block * axis.out_step)
+
+
 cdef int compute_lanes(const Work *work, const Task *task, int dtype, const Tensor *x,
                        const Tensor *y, Py_ssize_t readable, const Scratch *s) noexcept nogil:
     """Compute a task; return whether something is not as assumed.
@@ -105,8 +112,10 @@ cdef int run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
     cdef Scratch s = carve(&work.b, scratch)
     cdef Py_ssize_t low[3]
     cdef Py_ssize_t high[3]
+    cdef Py_ssize_t first[3]
+    cdef Py_ssize_t last[3]
     cdef Py_ssize_t extent[3]
-    cdef Py_ssize_t axis, first
+    cdef Py_ssize_t axis
     cdef Py_ssize_t groups = task.group_end - task.group
     cdef Py_ssize_t pitch = work.b.task_groups * work.b.output_channels
     cdef int dtype = work.b.dtype if work.b.row_pairs else (F64 if work.f64 else F32)
@@ -119,8 +128,8 @@ cdef int run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
     window.stride[4], box.stride[4] = pitch * size, work.b.result_pitch * size
     for axis in range(3):
         source_box(&work.axis[axis], task.start[axis], &low[axis], &high[axis])
-        extent[axis] = min(work.axis[axis].block * work.axis[axis].out_step,
-                           work.axis[axis].result - task.start[axis] * work.axis[axis].out_step)
+        result_box(&work.axis[axis], task.start[axis], &first[axis], &last[axis])
+        extent[axis] = last[axis] - first[axis]
     for axis in range(1, -1, -1):
         window.stride[2 + axis] = window.stride[3 + axis] * (high[axis + 1] - low[axis + 1])
         box.stride[2 + axis] = box.stride[3 + axis] * extent[axis + 1]
@@ -129,9 +138,8 @@ cdef int run_boxed(const Work *work, const Task *task, Tensor x, Tensor y,
     # Both are addressed by the coordinates of the whole tensors.
     for axis in range(3):
         window.data -= low[axis] * window.stride[2 + axis]
-        first = task.start[axis] * work.axis[axis].out_step
-        box.data -= first * box.stride[2 + axis]
-        y.data += first * y.stride[2 + axis]
+        box.data -= first[axis] * box.stride[2 + axis]
+        y.data += first[axis] * y.stride[2 + axis]
     unfit = compute_lanes(work, task, dtype, &window, &box, pitch, &s)
     box.data = s.result
     write_box(work, &box, extent, groups * work.b.input_channels, &y, s.staging)

@@ -246,17 +246,13 @@ cdef void touch_block(const Work *work, const Task *task, const Tensor *x,
     cdef Py_ssize_t element = (task.group_end - task.group) * element_size(work.b.dtype)
     cdef Py_ssize_t low[3]
     cdef Py_ssize_t high[3]
-    cdef Py_ssize_t number
-    cdef const Axis *axis
-    for number in range(3):
-        axis = &work.axis[number]
-        source_box(axis, task.start[number], &low[number], &high[number])
+    cdef Py_ssize_t axis
+    for axis in range(3):
+        source_box(&work.axis[axis], task.start[axis], &low[axis], &high[axis])
     if high[2] > low[2]:
         touch_rows(x, low, high, element * work.b.output_channels * (1 + work.b.paired))
-    for number in range(3):
-        axis = &work.axis[number]
-        low[number] = task.start[number] * axis.out_step
-        high[number] = min(axis.result, low[number] + axis.block * axis.out_step)
+    for axis in range(3):
+        result_box(&work.axis[axis], task.start[axis], &low[axis], &high[axis])
     touch_rows(y, low, high, element * work.b.input_channels)
 
 
