@@ -248,7 +248,7 @@ def test_cuts_of_high_tiles_do_not_change_a_bit(monkeypatch, high_tiles, data_fo
 def test_which_tiles_are_high():
     problem = replace(POINTWISE, dtype=2, diff_src_channels=64, diff_dst_channels=256)
     problem = replace(problem, kernel=(1, 3, 3), diff_src=(1, 14, 14), diff_dst=(1, 12, 12))
-    cut = plans.Plan(problem, plans.layout(True, True, False, False, True, True, 0, False), 1).cut
+    cut = plans.Plan(problem, forced.CHANNELS_LAST, 1).cut
     amx = cut.choice.tiles.amx
     assert (cut.taps_inside, cut.tile_positions == 96) == (amx, amx)
     assert not amx or cut.entry_pitch == 256 + 32

@@ -216,8 +216,7 @@ def test_scratch_for_rows_past_the_caches(width, fits):
     extents = (1, 64, width)
     problem = replace(POINTWISE, batch=16, groups=512, diff_src=extents, diff_dst=extents)
     problem = replace(problem, diff_src_channels=512, diff_dst_channels=512, kernel=(1, 3, 1))
-    layout = plans.layout(True, True, False, False, True, True, 0, False)
-    cut = plans.Plan(problem, layout, 1).cut
+    cut = plans.Plan(problem, forced.CHANNELS_LAST, 1).cut
     assert cut.streams
     assert cut.stages == fits
     assert (cut.scratch_bytes > width * 512 * 4) == fits

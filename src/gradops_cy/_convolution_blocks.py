@@ -348,8 +348,7 @@ def _fits(found: Cut, block: Triple) -> bool:
 
 def _touches_much(whole: Cut) -> bool:
     """Whether GROUPED's vectors of lanes would come too late for what a task has touched."""
-    touches = whole.choice.kernel == GROUPED and whole.touches
-    return touches and whole.touched_bytes > TOUCHED
+    return whole.touches_block and whole.touched_bytes > TOUCHED
 
 
 def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:

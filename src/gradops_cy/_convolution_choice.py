@@ -45,7 +45,6 @@ from gradops_cy._convolution_kernels import (
     pairs_channels,
     reads_in_place,
     reads_positions_in_place,
-    reads_runs_in_place,
     taps_beside,
     tiles_of,
     writes_whole_rows,
@@ -251,11 +250,6 @@ class Choice:
         """Whether rows are not cut: tiles are loaded from diff_dst, or lie between each other."""
         dilated = self.winograd and self.given.dilations[2] > 1
         return dilated or (self.kernel == DOT and not self.windowed)
-
-    @property
-    def has_runs(self) -> bool:
-        """Whether ROWS may read the taps of a row as one run: in a window, or where they lie so."""
-        return self.windowed or reads_runs_in_place(self.problem, self.layout, self.tiles)
 
     @property
     def tiled(self) -> bool:

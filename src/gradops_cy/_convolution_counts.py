@@ -28,7 +28,7 @@ from gradops_cy._convolution_kernels import (
     paired,
     reads_in_place,
     reads_positions_in_place,
-    reads_runs_in_place,
+    sums_runs,
     taps_beside,
     writes_whole_rows,
 )
@@ -127,10 +127,9 @@ def _rows(work: Work) -> Counts:
     vectors = work.positions * work.vectors
     axis = work.axes[2]
     windowed = not reads_positions_in_place(problem, work.layout, work.tiles)
-    # Taps of a row that follow each other in the window are one.
+    # Taps of a row that follow each other in memory are one.
     follow = axis.out_step == 1 and axis.in_step % problem.dilations[2] == 0
-    runs = windowed or reads_runs_in_place(problem, work.layout, work.tiles)
-    merged = len(axis) if runs and follow else 1
+    merged = len(axis) if follow and sums_runs(problem, work.layout, work.tiles) else 1
     counts = {
         "call": 1,
         "rows of weights": work.weights_rows,

@@ -32,6 +32,7 @@ from gradops_cy._convolution_kernels import (
     PAIRS,
     ROWS,
     SCATTER,
+    sums_runs,
 )
 from gradops_cy._convolution_problem import Triple
 from gradops_cy._rounding import even, odd, up
@@ -190,7 +191,8 @@ class Cut:
         choice = self.choice
         if choice.dot:
             return choice.beside
-        mergeable = choice.kernel == ROWS and choice.has_runs and not choice.exact_halo
+        runs = sums_runs(choice.problem, choice.layout, choice.tiles)
+        mergeable = choice.kernel == ROWS and runs and not choice.exact_halo
         if not mergeable or self.chunk < choice.problem.output_channels:
             return 1
         axis = self.axes[2]
@@ -225,22 +227,32 @@ class Cut:
         return self._past_the_caches and self.direct and self.choice.kernel not in (COLUMNS, PAIRS)
 
     @property
-    def touches(self) -> bool:
-        """Whether DEPTHWISE and GROUPED ask for what lies in no cache before it is used."""
-        problem, choice = self.choice.given, self.choice
+    def _tensors_past_the_caches(self) -> bool:
+        """Whether no cache holds both tensors."""
+        problem = self.choice.given
         both = problem.diff_dst_bytes + problem.diff_src_bytes
-        if not _processor.past_the_caches(both, both):
-            return False
-        pixel = problem.diff_src_channels * problem.itemsize
-        if choice.kernel == GROUPED:  # lines of a position, one after all positions' other
-            return not choice.boxed and pixel > LINE
-        if choice.kernel != DEPTHWISE:
+        return _processor.past_the_caches(both, both)
+
+    @property
+    def touches(self) -> bool:
+        """Whether DEPTHWISE asks for what lies in no cache before it is used."""
+        problem, choice = self.choice.given, self.choice
+        if choice.kernel != DEPTHWISE or not self._tensors_past_the_caches:
             return False
         plain = choice.out_steps[2] == choice.row_classes and not choice.windowed
+        pixel = problem.groups * problem.itemsize
         # Halves of narrow pixels arrive faster than they are converted.
         waits = problem.itemsize >= 4 or pixel > NARROW_PIXEL
         fits = pixel * max(problem.diff_dst[2], problem.diff_src[2]) <= LONG_ROW
         return choice.along_rows or (plain and waits and fits)
+
+    @property
+    def touches_block(self) -> bool:
+        """Whether GROUPED does, whose vectors of lanes take a line of each position in turn."""
+        problem, choice = self.choice.given, self.choice
+        pixel = problem.diff_src_channels * problem.itemsize
+        lines = choice.kernel == GROUPED and not choice.boxed and pixel > LINE
+        return lines and self._tensors_past_the_caches
 
     @property
     def touched_bytes(self) -> int:
@@ -257,10 +269,8 @@ class Cut:
 
         DEPTHWISE's in place, where they are no whole lines, and those of boxes.
         """
-        choice = self.choice
-        touches = self.touches and choice.kernel == DEPTHWISE
-        in_place = self.streams and (touches or choice.along_rows)
-        return in_place or (self._past_the_caches and choice.boxed)
+        in_place = self.streams and (self.touches or self.choice.along_rows)
+        return in_place or (self._past_the_caches and self.choice.boxed)
 
     @property
     def result_positions(self) -> int:

@@ -200,17 +200,25 @@ def reads_positions_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles)
     Taps of few channels are summed in one run, which a window makes of them where they are none.
     """
     in_place = problem.plain and layout.diff_dst_channels_last
-    short = problem.output_channels < tiles.lanes and problem.kernel[2] > 1
-    return in_place and (not short or reads_runs_in_place(problem, layout, tiles))
+    return in_place and (not _has_short_taps(problem, tiles) or _lie_in_runs(problem, layout))
 
 
-def reads_runs_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
-    """Whether few channels of a row of taps are one run of diff_dst, and no tap is in padding."""
-    dense = layout.diff_dst_packed and problem.plain and problem.groups == 1
-    short = problem.transposed and problem.output_channels < tiles.lanes
+def sums_runs(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
+    """Whether ROWS may sum the taps of a row as one run: a window's, or where they are one."""
+    in_place = reads_positions_in_place(problem, layout, tiles)
+    return not in_place or _has_short_taps(problem, tiles)
+
+
+def _has_short_taps(problem: ConvProblem, tiles: Tiles) -> bool:
+    return problem.output_channels < tiles.lanes and problem.kernel[2] > 1
+
+
+def _lie_in_runs(problem: ConvProblem, layout: Layout) -> bool:
+    """Whether the taps of a row are one run of diff_dst, channels last, none of them in padding."""
+    dense = layout.diff_dst_packed and problem.transposed and problem.groups == 1
     reach = (problem.diff_src[2] - 1) * problem.strides[2] + problem.kernel[2]
     inside = problem.pads_begin[2] == 0 and reach <= problem.diff_dst[2]
-    return dense and short and inside and problem.dilations[2] == 1
+    return dense and inside and problem.dilations[2] == 1
 
 
 def reads_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:

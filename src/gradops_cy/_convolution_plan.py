@@ -170,7 +170,7 @@ class Plan:
             "direct": int(cut.direct),
             "streams": int(cut.streams),
             "stages": int(cut.stages),
-            "touches": int(cut.touches),
+            "touches": int(cut.touches or cut.touches_block),
             "asks": int(self._asks),
             "flatten": int(cut.flatten),
             "rounded": int(cut.rounded),

@@ -113,14 +113,6 @@ def choose(problem: ResampleProblem, innermost: Innermost, axes: list[AxisTable]
     return next(choice for name in names if (choice := candidates.make(name)))
 
 
-def past_the_caches(problem: ResampleProblem) -> bool:
-    """Return whether no cache holds the tensors."""
-    itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
-    bytes_of_one = problem.batch * problem.channels * itemsize
-    src, dst = math.prod(problem.src) * bytes_of_one, math.prod(problem.dst) * bytes_of_one
-    return _processor.past_the_caches(src, src + dst)
-
-
 class _Candidates:
     """The kernels that may compute a problem, the best first."""
 

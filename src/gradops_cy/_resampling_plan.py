@@ -9,15 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from gradops_cy import _arrays, _isa
+from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
-from gradops_cy._resampling_choice import (
-    CHUNK_ELEMENTS,
-    THREAD_ELEMENTS,
-    choose,
-    past_the_caches,
-)
+from gradops_cy._resampling_choice import CHUNK_ELEMENTS, THREAD_ELEMENTS, choose
 from gradops_cy._resampling_fetching import fetching_of
 from gradops_cy._resampling_phases import rows_alike
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
@@ -198,7 +193,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     elements = _STRIP_ELEMENTS if kernel == "channels" else _BLOCK_ELEMENTS
     columns = max(min(_kernels.MAX_RUN, longest[2]), elements // lanes)
     src, dst = math.prod(problem.src), math.prod(problem.dst)
-    streams = past_the_caches(problem)
+    streams = _past_the_caches(problem)
     if width or phases:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
         # halves, which take longer to sum than to load, and always for those of phases.
@@ -331,6 +326,14 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             **tables,
         ),
     )
+
+
+def _past_the_caches(problem: ResampleProblem) -> bool:
+    """Return whether no cache holds the tensors."""
+    itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
+    bytes_of_one = problem.batch * problem.channels * itemsize
+    src, dst = math.prod(problem.src) * bytes_of_one, math.prod(problem.dst) * bytes_of_one
+    return _processor.past_the_caches(src, src + dst)
 
 
 def _folds(problem: ResampleProblem, innermost: Innermost) -> bool:
