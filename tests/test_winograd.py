@@ -188,10 +188,17 @@ def test_which_layers_are_transformed():
     assert pays(**square(10))
     assert not pays(**square(7))
     assert not pays(diff_src_channels=4)
-    assert not pays(diff_dst_channels=8)
+    assert not pays(diff_dst_channels=8, **square(28))
     assert not pays(dilations=(1, 24, 24))
     assert pays(diff_src=(9, 56, 56), diff_dst=(9, 56, 56))
     assert not pays(diff_src=(99, 7, 7), diff_dst=(99, 7, 7))  # images
+
+
+@pytest.mark.parametrize(("rate", "worth"), [(6, True), (12, False), (18, False)])
+def test_products_with_padding_are_not_counted(rate, worth):
+    """Taps far apart read padding at most positions: ROWS leaves those out, patches do not."""
+    layer = square(33) | {"dilations": (1, rate, rate), "pads_begin": (0, rate, rate)}
+    assert pays(**layer) == worth
 
 
 @pytest.mark.parametrize(

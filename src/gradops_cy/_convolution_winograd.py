@@ -28,8 +28,10 @@ PLANES = PATCH * PATCH
 # Tiles of a row that lie between each other, which is not cut.
 DILATED_ROW = 256
 # Products of vectors in the time that it takes to transform a vector of patches and of filters, and
-# to write one of sums and transform those; and of ROWS by itself, as measured with AVX2.
-PATCHES, SUMS, FILTERS, DIRECT = 50, 140, 240, 0.80
+# to write one of sums and transform those.
+PATCHES, SUMS, FILTERS = 50, 140, 240
+# Columns that a tap of ROWS leaves out where it reads padding: a tile of them.
+LEFT_OUT = 6
 # As many in that of loading a vector of diff_dst on its way to patches.
 LOADS = 20
 # Bytes of an element in scratch, and positions of a strip of channels that is staged.
@@ -121,4 +123,7 @@ def pays(problem: ConvProblem, lanes: int) -> bool:
     vectors = up(inputs, lanes) // lanes
     products = taps * outputs * vectors
     moved = tiles * (PATCHES * outputs / lanes + SUMS * vectors) + FILTERS * products
-    return products * tiles * PLANES + moved < DIRECT * products * results * FILTER * FILTER
+    direct = products * results * FILTER * FILTER * problem.inside(1)
+    if problem.dilations[2] >= LEFT_OUT:
+        direct *= problem.inside(2)
+    return products * tiles * PLANES + moved < direct
