@@ -51,7 +51,7 @@ BOX_VECTORS = 2
 PLANE_BYTES = 1 << 16
 # With strides, once or twice: a smaller one shares more rows with its neighbours than it has.
 STRIDED_PLANE_BYTES = 1 << 18
-# Of both tensors, where GROUPED first loads them: the second-level cache keeps these.
+# Of both tensors, which groups share lines of: the second-level cache keeps these.
 TOUCHED = 1 << 19
 # Positions of SCATTER that are multiplied in less time than the weights take to arrive.
 FEW_POSITIONS = 64
@@ -347,8 +347,9 @@ def _fits(found: Cut, block: Triple) -> bool:
 
 
 def _touches_much(whole: Cut) -> bool:
-    """Whether GROUPED's vectors of lanes would come too late for what a task has touched."""
-    return whole.touches_block and whole.touched_bytes > TOUCHED
+    """Whether groups, or vectors of lanes, would come too late for lines that they share."""
+    shares = whole.touches_block or whole.crosses_groups
+    return shares and whole.touched_bytes > TOUCHED
 
 
 def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
@@ -387,7 +388,7 @@ def _split_for_threads(found: Cut, num_threads: int) -> Cut:
     choice, tasks = found.choice, found.tasks
     problem = choice.problem
     flop = problem.flop // tasks
-    if not choice.over_groups and problem.groups > 1 and flop < TASK_FLOP:
+    if not choice.over_groups and problem.groups > 1 and (flop < TASK_FLOP or found.crosses_groups):
         together = min(problem.groups, max(1, tasks // (4 * num_threads)))
         found = replace(found, task_groups=together)
     # A sum that is cut fills its window again for each range of channels.

@@ -39,6 +39,8 @@ from gradops_cy._rounding import even, odd, up
 
 # Bytes of a group's weights that do not stay in the second-level cache with what they meet.
 LARGE_PANELS = 1 << 20
+# Those of all groups that are met once more for each block without loss.
+LIGHT_PANELS = 1 << 18
 # Bytes of a pixel up to which tiles go through a row nearly in the order of memory, and of a row of
 # which some stay in the second-level cache.
 NARROW_PIXEL = 256
@@ -253,6 +255,15 @@ class Cut:
         pixel = problem.diff_src_channels * problem.itemsize
         lines = choice.kernel == GROUPED and not choice.boxed and pixel > LINE
         return lines and self._tensors_past_the_caches
+
+    @property
+    def crosses_groups(self) -> bool:
+        """Whether a task goes on to the next group, with which this one shares lines of cache."""
+        choice, layout = self.choice, self.choice.layout
+        last = layout.diff_dst_channels_last and layout.diff_src_channels_last
+        shares = last and choice.problem.groups > 1 and choice.kernel in (ROWS, DOT)
+        weights = choice.problem.groups * self.group_panel * choice.factor_size
+        return shares and weights <= LIGHT_PANELS and not (choice.dot and choice.tiles.amx)
 
     @property
     def touched_bytes(self) -> int:

@@ -36,6 +36,12 @@ INLINE void NAME(dot_rows_)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_
         UNROLL for (int v = 0; v < nv; v++)
             acc[m][v] = how == GO_ON ? MM(_loadu_ps)((const float *)(c[m] + c_shift) + 16 * v)
                                      : MM(_setzero_ps)();
+    /* Stores of few channels to each position are waited for, where prefetchers do not follow them. */
+    if (rounded && how != STREAM)
+        UNROLL for (int m = 0; m < mr; m++) {
+            __builtin_prefetch(c[m] + c_shift, 1);
+            __builtin_prefetch(c[m] + (c_shift + 2 * channels - 1), 1);
+        }
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row[DOT_MR], *b = panel + index[t] * kc * nv * 32;
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + (a_shift + offset[t]);
