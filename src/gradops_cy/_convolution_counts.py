@@ -242,7 +242,8 @@ def _grouped(work: Work) -> Counts:
     problem, outputs, width = work.problem, work.outputs, work.counts[2]
     alone = lanes_of_a_group(work.given, work.tiles, work.pairs)
     lanes = alone or work.lanes
-    entry = 1 if alone else _convolution_grouped.entry_channels(problem, lanes)
+    # Entries hold channels to be broadcast, or what is spread of one channel, or of a quad.
+    entry = alone or _convolution_grouped.entry_channels(problem, lanes)
     kind = "a vector" if alone else "quads" if entry > 1 else "lanes"
     vectors = problem.groups if alone else -(-problem.diff_src_channels // lanes)
     lines = vectors * prod(work.counts[:2])
@@ -274,8 +275,12 @@ def _grouped(work: Work) -> Counts:
         f"products of {kind}": products,
         "positions": lines * width * work.classes,
         "rows of quads" if kind == "quads" else "rows": lines * pieces * work.classes,
-        f"spread to {kind}": spread * work.inside * axis.window(block) * sources,
     }
+    if alone:
+        counts["entries"] = spread * work.inside * axis.window(block)
+        counts["rows of taps"] = lines * len(work.axes[0]) * len(work.axes[1]) * work.inside
+    else:
+        counts[f"spread to {kind}"] = spread * work.inside * axis.window(block) * sources
     if not work.pairs:
         counts["vectors"] = vectors
         if kind == "lanes":

@@ -26,42 +26,44 @@ cdef void point_positions(Py_ssize_t width, Py_ssize_t first, Py_ssize_t end, co
         row, column = row + 1, 0
 
 
-cdef bint columns_outside(const Work *work, const Task *task, Py_ssize_t t, Py_ssize_t begin,
-                          Py_ssize_t end) noexcept nogil:
-    """Return whether a tap reads outside in all of some columns."""
-    cdef Py_ssize_t column
-    for column in range(begin, end):
-        if source_of(&work.axis[2], task.start[2], work.tap[3 * t + 2], column) >= 0:
-            return False
-    return True
+cdef Py_ssize_t cut_wide(const Work *work, const Task *task, const Py_ssize_t *residue,
+                         Py_ssize_t width, Py_ssize_t *end) noexcept nogil:
+    """Cut a row where taps begin or end to lie inside; return the number of pieces, 1 if none do.
 
-
-cdef bint reaches_outside(const Work *work, const Task *task, const Py_ssize_t *residue,
-                          Py_ssize_t width) noexcept nogil:
-    """Return whether a tap reads outside in the columns of a whole tile."""
-    cdef Py_ssize_t t
+    Merged taps are one for all of a row.
+    """
+    end[0] = width
     if work.b.merge > 1 or width < 2 * TILE_POSITIONS:
-        return False
-    for t in range(residue[3], residue[4]):
-        if columns_outside(work, task, t, 0, TILE_POSITIONS):
-            return True
-        if columns_outside(work, task, t, width - TILE_POSITIONS, width):
-            return True
-    return False
+        return 1
+    return cut_row(work, task, residue, width, TILE_POSITIONS // 2, end)
+
+
+cdef Py_ssize_t piece_end(const Py_ssize_t *end, Py_ssize_t begin, Py_ssize_t most) noexcept nogil:
+    """Return where a piece that begins at `begin` ends: even ones of up to `most` positions."""
+    cdef Py_ssize_t left
+    while end[0] <= begin:
+        end += 1
+    left = end[0] - begin
+    return begin + left // ((left + most - 1) // most)
 
 
 cdef Py_ssize_t meet(const Work *work, const Task *task, const Py_ssize_t *residue,
                      const Py_ssize_t *count, Py_ssize_t jd, Py_ssize_t row, Py_ssize_t rows,
                      Py_ssize_t begin, Py_ssize_t end, bint wide, const Py_ssize_t *offset,
                      Py_ssize_t *taken, Py_ssize_t *index) noexcept nogil:
-    """Tell the taps that do not read outside for all of some positions; return how many."""
+    """Tell the taps that do not read outside for all of some positions; return how many.
+
+    `wide`, these are of one row.
+    """
     cdef Py_ssize_t found = 0
-    cdef Py_ssize_t t, low, high
+    cdef Py_ssize_t t, low, high, first, last
     trim_taps(work, task, residue, jd, row, rows, &low, &high)
     for t in range(low, high):
-        if wide and (rows_outside(work, task, residue[3] + t, jd, row, rows) or columns_outside(
-                work, task, residue[3] + t, begin % count[2], (end - 1) % count[2] + 1)):
-            continue
+        if wide:
+            inside_of(work, task, work.tap[3 * (residue[3] + t) + 2], count[2], &first, &last)
+            if (begin % count[2] >= last or (end - 1) % count[2] < first
+                    or rows_outside(work, task, residue[3] + t, jd, row, 1)):
+                continue
         taken[found], index[found] = offset[t], t
         found += 1
     return found
@@ -98,17 +100,16 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef Py_ssize_t taps = residue[4] - residue[3]
     cdef Py_ssize_t *taken = offset + taps
     cdef Py_ssize_t *index = taken + taps
-    # Where taps are far apart, tiles of single rows do without many of them.
-    cdef bint wide = reaches_outside(work, task, residue, count[2])
+    # Where taps are far apart, pieces of single rows do without many of them.
+    cdef Py_ssize_t cuts[MOST_PIECES]
+    cdef bint wide = cut_wide(work, task, residue, count[2], cuts) > 1
     # A plane at a time, or a row of all planes.
     cdef Py_ssize_t outer = rows_abreast(work, task, residue, count) and (
         count[0] * count[2] >= 2 * TILE_POSITIONS)
     cdef Py_ssize_t inner = 1 - outer
     cdef Py_ssize_t lines = count[inner] if wide else 1
     cdef Py_ssize_t length = count[inner] * count[2] // lines
-    cdef Py_ssize_t most = TILE_POSITIONS if wide else MOST_POSITIONS
-    cdef Py_ssize_t pieces = (length + most - 1) // most
-    cdef Py_ssize_t line, piece, i, j, jd, begin, end, following, row, rows, channel
+    cdef Py_ssize_t i, j, jd, begin, end, following, row, rows, channel
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef const char *a[MOST_POSITIONS + TILE_POSITIONS]
@@ -120,11 +121,13 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
         out_step[1] = out_step[2] * count[2]
         out_step[0] = out_step[1] * count[1]
         place = sums - work.block[4 * task.block_begin] * unit
+    if not wide:
+        cuts[0] = length
     for j in range(count[outer]):
-        for piece in range(lines * pieces):
-            line = piece // pieces * length
-            begin = line + length * (piece % pieces) // pieces
-            end = line + length * (piece % pieces + 1) // pieces
+        end = 0
+        while end < length * lines:
+            begin = end
+            end += piece_end(cuts, begin % length, MOST_POSITIONS) - begin % length
             following = min(TILE_POSITIONS, length * lines - end) if asks else 0
             point_positions(count[2], begin, end + following, source + j * step[outer], step[2],
                             step[inner], place + j * out_step[outer], out_step[2],
