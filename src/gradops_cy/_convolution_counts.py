@@ -278,6 +278,7 @@ def _grouped(work: Work) -> Counts:
     }
     if alone:
         counts["entries"] = spread * work.inside * axis.window(block)
+        counts["taps of rows"] = lines * pieces * work.taps * work.inside
         counts["rows of taps"] = lines * len(work.axes[0]) * len(work.axes[1]) * work.inside
     else:
         counts[f"spread to {kind}"] = spread * work.inside * axis.window(block) * sources

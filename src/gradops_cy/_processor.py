@@ -22,3 +22,8 @@ _HELD = max(1 << 23, _cpu.largest_cache_bytes() // 8)
 def past_the_caches(result: int, both: int) -> bool:
     """Return whether no cache holds a result of so many bytes, and both tensors."""
     return result >= _LARGE_RESULT and both >= _HELD
+
+
+def beyond_cache(read: int) -> bool:
+    """Return whether so many bytes leave no room for others in the largest cache."""
+    return read > max(_LARGE_RESULT, _cpu.largest_cache_bytes() // 2)

@@ -43,6 +43,9 @@ _RUN_BYTES = 1 << 18
 _SLIDING_BYTES = 1 << 24
 _SLIDING_ROWS = 6
 _SLIDING_COLUMN_BYTES = 1 << 12
+# Positions of a box, and their bytes, from which on tensors that no cache holds are better summed
+# in two passes: a box takes some channels of each position in turn.
+_BOX_POSITIONS, _BOX_BYTES = 16, 1 << 15
 # Elements of a strip of the kernel of channels: long ones are what hardware prefetches well.
 _STRIP_ELEMENTS = 1 << 15
 # The scale from which on linear phases take two passes, and read each row once.
@@ -349,6 +352,11 @@ def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     depth, height, width = (int(axis.count.max()) for axis in axes)
     few = depth * height <= _kernels.ROWS_OF_A_PLANE and width <= _kernels.COLUMNS_IN_SEQUENCE
     plain = all(bool(np.all(axis.weights == 1)) for axis in axes)
+    position = problem.channels * _arrays.DTYPES[problem.load_dtype].itemsize
+    positions = depth * height * width
+    apart = positions >= _BOX_POSITIONS and positions * position >= _BOX_BYTES
+    if apart and _processor.beyond_cache(problem.batch * math.prod(problem.dst) * position):
+        return False
     return few and plain and problem.load_dtype == problem.store_dtype
 
 
