@@ -11,6 +11,7 @@
 cdef enum:
     PACK_CHANNELS = 512      # channels of diff_dst packed at a time: the panel's part stays in L1
     PACK_AHEAD = 16          # rows of a tap that are asked for before they are packed
+    FEW_CHANNELS = 64        # of a row, which prefetchers do not follow to the next ones
     PACK_STAGED = 2048       # elements of a tap that are staged to be transformed
     PACK_RUN = 128           # columns of a strip that is transposed, where taps of many k are a row
 
@@ -125,6 +126,9 @@ cdef int pack_rows(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, 
         for t in range(w.taps):
             src = tap_data(w, group, t) + low * w.stride[1] + block[0] * w.stride[2]
             if w.order == BY_OUTPUT:
+                if w.ahead and high - low <= FEW_CHANNELS:
+                    fetch_ahead(src + (high - low) * w.unit, w.stride[2], 0, valid,
+                                (high - low) * w.unit)
                 finite &= transpose_rows(w, src, dst + t * tap_pitch * w.size, width, NULL, valid,
                                          high - low, rows)
             else:
