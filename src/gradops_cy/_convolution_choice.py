@@ -319,7 +319,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         rows = kernel == ROWS and not winograd
         in_place = rows or (kernel == SCATTER and not parts)
         windowed = not (in_place and reads)
-        direct = rows and writes and problem.input_channels % tiles.lanes == 0
+        direct = rows and writes
     if kernel == SCATTER and along_rows:
         windowed = not (plain or parts)
     elif kernel == SCATTER and parts and not tiles.amx:

@@ -121,7 +121,7 @@ def _block(counts: Triple, planes: bool) -> Triple:
 
 
 def _rows(work: Work) -> Counts:
-    problem, lanes = work.problem, work.lanes
+    problem = work.problem
     nv = min(work.vectors, work.tiles.rows_nv)
     tiles = work.rows * -(-work.counts[2] // work.tiles.shapes[nv]) * -(-work.vectors // nv)
     vectors = work.positions * work.vectors
@@ -141,7 +141,7 @@ def _rows(work: Work) -> Counts:
     }
     results = "first"
     if work.last:
-        results = "in place" if problem.plain and work.inputs % lanes == 0 else "last"
+        results = "in place" if problem.plain else "last"
     counts[f"results {results}"] = vectors * work.classes
     if not work.last:
         if not writes_whole_rows(problem, work.layout):

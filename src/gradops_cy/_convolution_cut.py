@@ -226,7 +226,11 @@ class Cut:
     @property
     def streams(self) -> bool:
         """Whether results in place go past the caches."""
-        return self._past_the_caches and self.direct and self.choice.kernel not in (COLUMNS, PAIRS)
+        choice = self.choice
+        # Groups of ROWS begin at vectors, which are stored without a look at where.
+        whole = choice.kernel != ROWS or choice.problem.input_channels % choice.lanes == 0
+        past = self._past_the_caches and self.direct and whole
+        return past and choice.kernel not in (COLUMNS, PAIRS)
 
     @property
     def _tensors_past_the_caches(self) -> bool:

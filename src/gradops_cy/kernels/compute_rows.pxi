@@ -98,6 +98,7 @@ cdef struct Rows:
     char **result                   # [position]
     Py_ssize_t result_shift
     Py_ssize_t nv                   # vectors of channels
+    int last                        # channels of the last one that are written
     const char *weights             # [tap][k][nv]
     const char *outside
     int more                        # the results go on from what they hold
@@ -113,7 +114,7 @@ cdef inline void run_taps(const Work *work, const Rows *r, Py_ssize_t position, 
              r.row + first * r.positions + position, r.positions, r.row_shift,
              positions if asks else 0,
              r.weights + first * r.kc * r.nv * work.lanes * work.size,
-             r.result + position, r.result_shift, how)
+             r.result + position, r.result_shift, r.last, how)
 
 
 cdef void run_position(const Work *work, const Rows *r, Py_ssize_t position) noexcept nogil:
@@ -220,7 +221,9 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
     origin = r.result_shift - work.block[4 * task.block_begin]
     for i in range(block_begin, block_end):
         block = work.block + 4 * i
-        r.nv = block[2]
+        r.nv, r.last = block[2], <int> work.lanes
+        if work.b.direct:
+            r.last = <int> (block[1] - (block[2] - 1) * work.lanes)
         r.asks = i == block_begin and asks_ahead(work, chunk)
         ldb = r.nv * work.lanes
         r.result_shift = origin + block[0]

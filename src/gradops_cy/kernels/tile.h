@@ -10,6 +10,7 @@
 #define GRADOPS_TILE_H
 
 #include "stream.h"
+#include "vector_io.h"
 
 #define MR_MAX 12
 #define NV_MAX 7
@@ -46,9 +47,9 @@ static int tile_rows(int nv) {
 
 INLINE void run_rows(int f64, int mr, int nv, ptrdiff_t taps, ptrdiff_t kc, const void *a,
                      ptrdiff_t a_pitch, ptrdiff_t a_shift, ptrdiff_t ahead, const void *b, void *c,
-                     ptrdiff_t c_shift, int how) {
-    if (f64) rows_tiles_f64[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, how);
-    else rows_tiles_f32[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, how);
+                     ptrdiff_t c_shift, int last, int how) {
+    if (f64) rows_tiles_f64[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last, how);
+    else rows_tiles_f32[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last, how);
 }
 
 INLINE void run_columns(int f64, int mr, int nv, ptrdiff_t kc, const void *a, const void *b,

@@ -4,7 +4,7 @@
 
 typedef void (*NAME(rows_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch,
                               ptrdiff_t a_shift, ptrdiff_t ahead, const REAL *b, REAL *const *c,
-                              ptrdiff_t c_shift, int how);
+                              ptrdiff_t c_shift, int last, int how);
 typedef void (*NAME(columns_fn))(ptrdiff_t kc, const REAL *a, const REAL *b, const ptrdiff_t *offset,
                                  ptrdiff_t ahead, REAL *c, ptrdiff_t ldc, int accumulate);
 
@@ -21,15 +21,17 @@ INLINE void NAME(rows_step)(const int mr, const int nv, const REAL *const *row, 
 
 /* a: taps x a_pitch row pointers, of which the first mr of each tap are used, a_shift elements on, and
  * asked for are those `ahead` pointers on, unless it is 0; b: packed panel; c: mr row pointers, written
- * c_shift elements on. */
+ * c_shift elements on, and of their last vector `last` elements. */
 INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc,
                             const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t a_shift,
                             ptrdiff_t ahead, const REAL *b, REAL *const *c, ptrdiff_t c_shift,
-                            int how) {
+                            int last, int how) {
     VEC acc[MR_MAX][NV_MAX];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
-            acc[m][v] = how == GO_ON ? *(const VEC *)(c[m] + c_shift + v * LANES) : (VEC){0};
+            acc[m][v] = how != GO_ON ? (VEC){0}
+                                     : NAME(read)((const char *)(c[m] + c_shift + v * LANES),
+                                                  v == nv - 1 ? last : LANES);
     for (ptrdiff_t t = 0; t < taps; t++, a += a_pitch) {
         const REAL *row[MR_MAX];
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + a_shift;
@@ -49,7 +51,8 @@ INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_
         return;
     }
     UNROLL for (int m = 0; m < mr; m++)
-        UNROLL for (int v = 0; v < nv; v++) *(VEC *)(c[m] + c_shift + v * LANES) = acc[m][v];
+        UNROLL for (int v = 0; v < nv; v++)
+            NAME(write)((char *)(c[m] + c_shift + v * LANES), acc[m][v], v == nv - 1 ? last : LANES);
 }
 
 /* a: packed panel [kc][mr]; b + offset[k]: nv vectors of consecutive positions, and asked for are those
@@ -80,8 +83,9 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
 #define INSTANCE(MR, NV)                                                                            \
     static void NAME(rows_##MR##x##NV)(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a,          \
                                        ptrdiff_t a_pitch, ptrdiff_t a_shift, ptrdiff_t ahead,       \
-                                       const REAL *b, REAL *const *c, ptrdiff_t c_shift, int how) { \
-        NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, how);          \
+                                       const REAL *b, REAL *const *c, ptrdiff_t c_shift, int last,  \
+                                       int how) {                                                   \
+        NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last, how);    \
     }                                                                                               \
     static void NAME(columns_##MR##x##NV)(ptrdiff_t kc, const REAL *a, const REAL *b,               \
                                           const ptrdiff_t *offset, ptrdiff_t ahead, REAL *c,        \

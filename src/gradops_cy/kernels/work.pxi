@@ -39,7 +39,7 @@ cdef extern from "tile.h" nogil:
     int tile_rows(int nv) noexcept
     void run_rows(int f64, int mr, int nv, Py_ssize_t taps, Py_ssize_t kc, const void *a,
                   Py_ssize_t a_pitch, Py_ssize_t a_shift, Py_ssize_t ahead, const void *b, void *c,
-                  Py_ssize_t c_shift, int how) noexcept
+                  Py_ssize_t c_shift, int last, int how) noexcept
     void run_columns(int f64, int mr, int nv, Py_ssize_t kc, const void *a, const void *b,
                      const Py_ssize_t *offset, Py_ssize_t ahead, void *c, Py_ssize_t ldc,
                      int accumulate) noexcept
