@@ -271,7 +271,7 @@ def _grouped(work: Work) -> Counts:
     sources = max(1, outputs // work.inputs) if kind == "lanes" else 1
     counts = {
         "call": 1,
-        "weights": work.weights,
+        "weights of vectors" if alone else "weights": work.weights,
         f"products of {kind}": products,
         "positions": lines * width * work.classes,
         "rows of quads" if kind == "quads" else "rows": lines * pieces * work.classes,
