@@ -117,6 +117,15 @@ def test_cuts_do_not_change_a_bit(everywhere, monkeypatch, case, data_format):
     )
 
 
+def test_rows_of_dilated_groups_are_not_cut(everywhere, monkeypatch):
+    """Their tiles lie between each other, however much the groups of a row touch."""
+    case = layer("16-16-0-3-1-3", dst=(6, 490), groups=2, dilations=(3, 3))
+    for name in ("TOUCHED", "WINOGRAD_WORKSPACE", "WINOGRAD_WORKSPACE_OF_WHOLE"):
+        monkeypatch.setattr(blocks, name, 0)
+    assert transforms(case)
+    case.check()
+
+
 @every_format
 @every_case
 def test_batches_do_not_change_a_bit(everywhere, case, data_format):

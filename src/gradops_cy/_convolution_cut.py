@@ -262,12 +262,16 @@ class Cut:
 
     @property
     def crosses_groups(self) -> bool:
-        """Whether a task goes on to the next group, with which this one shares lines of cache."""
+        """Whether a task goes on to the next group, with which this one shares lines of cache.
+
+        Winograd has blocks of its own, whose rows may not be cut.
+        """
         choice, layout = self.choice, self.choice.layout
+        if choice.kernel not in (ROWS, DOT) or choice.winograd or choice.problem.groups == 1:
+            return False
         last = layout.diff_dst_channels_last and layout.diff_src_channels_last
-        shares = last and choice.problem.groups > 1 and choice.kernel in (ROWS, DOT)
-        weights = choice.problem.groups * self.group_panel * choice.factor_size
-        return shares and weights <= LIGHT_PANELS and not (choice.dot and choice.tiles.amx)
+        light = choice.problem.groups * self.group_panel * choice.factor_size <= LIGHT_PANELS
+        return last and light and not (choice.dot and choice.tiles.amx)
 
     @property
     def touched_bytes(self) -> int:
