@@ -261,11 +261,6 @@ def _split_channels(whole: Cut) -> Cut:
     return replace(whole, channel_splits=min(2 * whole.channel_splits, len(whole.blocks)))
 
 
-def _weights_bytes(whole: Cut) -> int:
-    choice = whole.choice
-    return whole.group_panel * choice.factor_size
-
-
 def _spread_bytes(whole: Cut) -> int:
     return whole.ring_elements * whole.choice.size
 
@@ -287,7 +282,7 @@ def _smaller(whole: Cut) -> Cut | None:
         return fewer
     splittable = whole.channel_splits < len(whole.blocks)
     # Ranges of channels use one window after the other, blocks of positions all weights each.
-    if choice.unfolds and splittable and _weights_bytes(whole) > whole.workspace_bytes:
+    if choice.unfolds and splittable and whole.weights_bytes > whole.workspace_bytes:
         return _split_channels(whole)
     # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
     # results in scratch; but AMX multiplies so fast that heavy weights had best be read once.
@@ -298,7 +293,7 @@ def _smaller(whole: Cut) -> Cut | None:
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
         return replace(whole, chunk=up(whole.chunk // 2, DOT_K))
     # Cutting channels reads the positions once more, cutting positions the weights.
-    if splittable and _weights_bytes(whole) > 2 * whole.workspace_bytes:
+    if splittable and whole.weights_bytes > 2 * whole.workspace_bytes:
         return _split_channels(whole)
     if width > 4 * choice.lanes and not choice.whole_rows:
         return whole.evened(2, up(width // 2, choice.lanes))
@@ -329,7 +324,7 @@ def _by_channels(found: Cut) -> Cut:
     """
     choice = found.choice
     whole = found.reblocked(choice.counts)
-    heavy = choice.tiled and _weights_bytes(found) > _workspace(choice)
+    heavy = choice.tiled and found.weights_bytes > _workspace(choice)
     if not heavy or found.direct or whole.block == found.block:
         return found
     most = len(whole.blocks)

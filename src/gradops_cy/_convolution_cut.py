@@ -115,6 +115,11 @@ class Cut:
         return self._one_product and self.tasks == 1
 
     @property
+    def weights_bytes(self) -> int:
+        """Bytes of a group's packed weights."""
+        return self.group_panel * self.choice.factor_size
+
+    @property
     def packs_in_tasks(self) -> bool:
         """Whether every panel is used by one task alone, which then had best pack it."""
         choice = self.choice
@@ -122,7 +127,7 @@ class Cut:
         plain = not choice.exact_halo and not choice.layout.accumulate
         # Weights that stay in cache anyway are better met by one tile of positions after the other.
         # PAIRS writes whole rows of few channels.
-        large = self.group_panel * choice.factor_size > LARGE_PANELS
+        large = self.weights_bytes > LARGE_PANELS
         packs = self._one_product or choice.kernel in (ROWS, PAIRS) or choice.broadcast > 0
         return once and plain and (packs or (choice.kernel == DOT and large))
 
@@ -270,7 +275,7 @@ class Cut:
         if choice.kernel not in (ROWS, DOT) or choice.winograd or choice.problem.groups == 1:
             return False
         last = layout.diff_dst_channels_last and layout.diff_src_channels_last
-        light = choice.problem.groups * self.group_panel * choice.factor_size <= LIGHT_PANELS
+        light = choice.problem.groups * self.weights_bytes <= LIGHT_PANELS
         return last and light and not (choice.dot and choice.tiles.amx)
 
     @property

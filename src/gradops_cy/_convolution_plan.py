@@ -280,7 +280,7 @@ class Plan:
         rows = choice.problem.groups
         if choice.panels_over_groups:
             rows = len(choice.taps) * self.problem.output_channels
-        return max(rows * self.cut.group_panel * choice.factor_size, 64)
+        return max(rows * self.cut.weights_bytes, 64)
 
     @property
     def _streams_panels(self) -> bool:
