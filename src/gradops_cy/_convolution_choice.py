@@ -313,7 +313,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     reads = reads_positions_in_place(problem, layout, tiles)
     writes = plain and layout.diff_src_channels_last and not layout.accumulate
     if kernel in (GROUPED, DEPTHWISE):
-        windowed = not (layout.diff_dst_channels_last and layout.diff_src_channels_last)
+        windowed = not layout.channels_last
         direct = not windowed or (along_rows and not layout.accumulate)
     else:
         rows = kernel == ROWS and not winograd

@@ -254,7 +254,7 @@ def _grouped(work: Work) -> Counts:
         products /= 2
     # Pieces of rows whose spread form stays in the first-level cache.
     axis, block = work.axes[2], width
-    direct = work.last and work.dst_last
+    direct = work.layout.channels_last
     room = _convolution_grouped.room(not direct)
     rows = -(-outputs // entry)
     ring = _convolution_grouped.slots(work.axes) * rows * lanes * work.size

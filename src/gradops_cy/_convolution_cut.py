@@ -271,12 +271,11 @@ class Cut:
 
         Winograd has blocks of its own, whose rows may not be cut.
         """
-        choice, layout = self.choice, self.choice.layout
+        choice = self.choice
         if choice.kernel not in (ROWS, DOT) or choice.winograd or choice.problem.groups == 1:
             return False
-        last = layout.diff_dst_channels_last and layout.diff_src_channels_last
         light = choice.problem.groups * self.weights_bytes <= LIGHT_PANELS
-        return last and light and not (choice.dot and choice.tiles.amx)
+        return choice.layout.channels_last and light and not (choice.dot and choice.tiles.amx)
 
     @property
     def touched_bytes(self) -> int:

@@ -84,6 +84,11 @@ class Layout(NamedTuple):
     joins: int  # axes that both tensors can join to the last one
     accumulate: bool
 
+    @property
+    def channels_last(self) -> bool:
+        """Whether the channels of both tensors follow each other."""
+        return self.diff_dst_channels_last and self.diff_src_channels_last
+
 
 def pairs_channels(problem: ConvProblem, tiles: Tiles, assumed: int) -> bool:
     """Return whether GROUPED multiplies pairs of bfloat16 channels.
@@ -115,7 +120,7 @@ def goes_along_rows(
     problem: ConvProblem, layout: Layout, tiles: Tiles, kernel: int, parts: int, assumed: int
 ) -> bool:
     """Whether lanes are positions: DEPTHWISE's in a window with zeros around it, or SCATTER's."""
-    last = layout.diff_dst_channels_last and layout.diff_src_channels_last
+    last = layout.channels_last
     if last or not (layout.diff_dst_rows and layout.diff_src_rows):
         return False
     if kernel == SCATTER:
@@ -151,7 +156,7 @@ def groups_on_diagonal(
     must not have been added to something.
     """
     again = computes_again(assumed, layout.accumulate)
-    last = layout.diff_dst_channels_last and layout.diff_src_channels_last
+    last = layout.channels_last
     if parts != 1 or not (tiles.amx and again) or not _convolution_diagonal.joins(problem, last):
         return 1
     most = DOT_K // max(problem.input_channels, problem.output_channels)
@@ -165,7 +170,7 @@ def block_of_pixels(
 
     Infinities make NaN of the zeros among their weights, as beside other groups.
     """
-    last = layout.diff_dst_channels_last and layout.diff_src_channels_last
+    last = layout.channels_last
     # Half a vector is as fast where it takes half the time.
     fills = tiles.amx or (last and tiles.columns(problem.input_channels) == DOT_COLUMNS)
     if parts != 1 or not (fills and computes_again(assumed, layout.accumulate)):

@@ -70,7 +70,7 @@ class _Case:
     @property
     def direct(self) -> bool:
         """Whether both tensors have channels last."""
-        return self.last and self.layout.diff_dst_channels_last
+        return self.layout.channels_last
 
     @cached_property
     def dense(self) -> bool:
