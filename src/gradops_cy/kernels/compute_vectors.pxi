@@ -32,7 +32,6 @@ cdef Py_ssize_t cut_wide(const Work *work, const Task *task, const Py_ssize_t *r
 
     Merged taps are one for all of a row.
     """
-    end[0] = width
     if work.b.merge > 1 or width < 2 * TILE_POSITIONS:
         return 1
     return cut_row(work, task, residue, width, TILE_POSITIONS // 2, end)
@@ -62,7 +61,7 @@ cdef Py_ssize_t meet(const Work *work, const Task *task, const Py_ssize_t *resid
         if wide:
             inside_of(work, task, work.tap[3 * (residue[3] + t) + 2], count[2], &first, &last)
             if (begin % count[2] >= last or (end - 1) % count[2] < first
-                    or rows_outside(work, task, residue[3] + t, jd, row, 1)):
+                    or rows_outside(work, task, residue[3] + t, jd, row, rows)):
                 continue
         taken[found], index[found] = offset[t], t
         found += 1
