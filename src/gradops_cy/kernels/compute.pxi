@@ -81,28 +81,6 @@ cdef void class_pitch(const Work *work, const Py_ssize_t *count, Py_ssize_t *pit
         pitch[0] = unit * unit_rows(work, count)
 
 
-cdef bint rows_abreast(const Work *work, const Task *task, const Py_ssize_t *residue,
-                       const Py_ssize_t *count) noexcept nogil:
-    """Return whether tiles go through a row of all planes before the next row.
-
-    Small images then leave out the taps above and below, as large ones do: a tile has few rows.
-    """
-    cdef const Axis *depth = &work.axis[0]
-    if count[0] == 1 or work.axis[1].taps == 1 or depth.taps > 1 or residue[3] == residue[4]:
-        return False
-    return (source_of(depth, task.start[0], 0, 0) >= 0
-            and source_of(depth, task.start[0], 0, count[0] - 1) >= 0)
-
-
-cdef inline void locate_line(const Py_ssize_t *count, bint abreast, Py_ssize_t line, Py_ssize_t *jd,
-                             Py_ssize_t *jh) noexcept nogil:
-    """Tell the plane and the row that come as number `line`."""
-    if abreast:
-        jd[0], jh[0] = line % count[0], line // count[0]
-    else:
-        jd[0], jh[0] = line // count[1], line % count[1]
-
-
 cdef inline bint asks_ahead(const Work *work, Py_ssize_t kc) noexcept nogil:
     """Return whether a tile asks for what the next one reads of diff_dst.
 

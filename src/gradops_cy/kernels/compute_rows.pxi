@@ -1,22 +1,11 @@
 # ROWS: from a window, or diff_dst itself, to the sums of one residue class, tile by tile. Channels
 # are lanes.
 
-cdef enum:
-    MOST_PIECES = 16        # of a row
-
-
-cdef inline void inside_of(const Work *work, const Task *task, Py_ssize_t tap, Py_ssize_t count,
-                           Py_ssize_t *low, Py_ssize_t *high) noexcept nogil:
-    """Tell which positions `low` to `high` - 1 of a row find a tap of the last axis inside."""
-    cdef const Axis *axis = &work.axis[2]
-    clip_run(axis.offset[tap] + task.start[2] * axis.in_step, axis.in_step, count, axis.source,
-             low, high)
-
-
 cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                      Py_ssize_t chunk, const Py_ssize_t *residue, const Py_ssize_t *count,
-                     const Scratch *s, const char **row) noexcept nogil:
-    """Fill row[tap][position] with what each tap reads; zeros outside, NULL with exact_halo.
+                     const Region *region, Py_ssize_t positions, const Scratch *s,
+                     const char **row) noexcept nogil:
+    """Fill row[tap][position] for a region; zeros outside, NULL with exact_halo.
 
     A run of merged taps may lie half outside: those read the zeros of the window.
     """
@@ -24,68 +13,76 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
     cdef const Axis *height = &work.axis[1]
     cdef const Axis *width = &work.axis[2]
     cdef Tensor x = work.diff_dst
-    cdef Py_ssize_t t, line, jd, jh, j, yd, yh, yw, low, high, pitch
+    cdef Py_ssize_t begin = region.first[2]
+    cdef Py_ssize_t columns = region.count[2]
     cdef Py_ssize_t step = width.in_step * x.stride[4]
-    cdef bint abreast = rows_abreast(work, task, residue, count)
+    cdef Py_ssize_t pitch = window_pitch(work, chunk) * work.size
+    cdef Py_ssize_t t, jd, jh, j, yd, yh, yw, low, high
     cdef const Py_ssize_t *tap
     cdef const Py_ssize_t *entry
     cdef const char *outside = NULL if work.b.exact_halo else s.zeros
     cdef const char *base = x.data + task.image * x.stride[0]
     cdef const char *source
+    cdef const char **place
     base += (group * work.b.output_channels + first) * x.stride[1]
-    pitch = window_pitch(work, chunk) * work.size
     for t in range(residue[3], residue[4]):
         tap = work.tap + 3 * t
-        yw = width.offset[tap[2]] + task.start[2] * width.in_step
-        inside_of(work, task, tap[2], count[2], &low, &high)
-        for line in range(count[0] * count[1]):
-            locate_line(count, abreast, line, &jd, &jh)
+        place = row
+        row += positions
+        yw = width.offset[tap[2]] + (task.start[2] + begin) * width.in_step
+        inside_of(work, task, 2, tap[2], count[2], &low, &high)
+        if work.b.merge > 1:
+            low, high = begin, begin + columns
+        low = min(columns, max(0, low - begin))
+        high = max(low, min(columns, high - begin))
+        for jd in range(region.first[0], region.first[0] + region.count[0]):
             yd = source_of(depth, task.start[0], tap[0], jd)
-            yh = source_of(height, task.start[1], tap[1], jh)
-            if yd < 0 or yh < 0:
-                for j in range(count[2]):
-                    row[j] = outside
-            elif work.b.windowed:
-                entry = width.index + tap[2] * width.block
-                source = s.window + pitch * width.window * (
-                    depth.index[tap[0] * depth.block + jd] * height.window
-                    + height.index[tap[1] * height.block + jh])
-                for j in range(count[2]):
-                    row[j] = source + entry[j] * pitch
-                if work.b.merge == 1:
-                    for j in range(count[2]):
-                        if j < low or j >= high:
-                            row[j] = outside
-            else:
-                source = base + yd * x.stride[2] + yh * x.stride[3] + yw * x.stride[4]
+            for jh in range(region.first[1], region.first[1] + region.count[1]):
+                yh = source_of(height, task.start[1], tap[1], jh)
+                if yd < 0 or yh < 0:
+                    for j in range(columns):
+                        place[j] = outside
+                    place += columns
+                    continue
                 for j in range(low):
-                    row[j] = outside
-                for j in range(low, high):
-                    row[j] = source + j * step
-                for j in range(high, count[2]):
-                    row[j] = outside
-            row += count[2]
+                    place[j] = outside
+                for j in range(high, columns):
+                    place[j] = outside
+                if work.b.windowed:
+                    entry = width.index + tap[2] * width.block + begin
+                    source = s.window + pitch * width.window * (
+                        depth.index[tap[0] * depth.block + jd] * height.window
+                        + height.index[tap[1] * height.block + jh])
+                    for j in range(low, high):
+                        place[j] = source + entry[j] * pitch
+                else:
+                    source = base + yd * x.stride[2] + yh * x.stride[3] + yw * x.stride[4]
+                    for j in range(low, high):
+                        place[j] = source + j * step
+                place += columns
 
 
 cdef void point_results(const Work *work, const Task *task, Py_ssize_t group,
-                        const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
-                        char **result) noexcept nogil:
+                        const Py_ssize_t *residue, const Py_ssize_t *count, const Region *region,
+                        char *c, char **result) noexcept nogil:
     """Fill result[position] with where the block's first channel goes: scratch or diff_src."""
-    cdef Py_ssize_t line, jd, jh, j
+    cdef Py_ssize_t jd, jh, j
     cdef Py_ssize_t step[3]
     cdef char *base = result_place(work, task, group, residue, step)
-    cdef bint abreast = rows_abreast(work, task, residue, count)
+    cdef char *place
     base += work.block[4 * task.block_begin] * work.diff_src.stride[1]
     if not work.b.direct:
         step[2] = work.b.result_pitch * work.size
         step[1] = count[2] * step[2]
         step[0] = count[1] * step[1]
         base = c
-    for line in range(count[0] * count[1]):
-        locate_line(count, abreast, line, &jd, &jh)
-        for j in range(count[2]):
-            result[j] = base + jd * step[0] + jh * step[1] + j * step[2]
-        result += count[2]
+    base += region.first[2] * step[2]
+    for jd in range(region.first[0], region.first[0] + region.count[0]):
+        for jh in range(region.first[1], region.first[1] + region.count[1]):
+            place = base + jd * step[0] + jh * step[1]
+            for j in range(region.count[2]):
+                result[j] = place + j * step[2]
+            result += region.count[2]
 
 
 # What tiles of ROWS add up.
@@ -153,32 +150,6 @@ cdef void run_inside(const Work *work, const Rows *r, Py_ssize_t position,
         run_taps(work, r, position, positions, begin, r.taps, more or r.begins)
 
 
-cdef Py_ssize_t cut_row(const Work *work, const Task *task, const Py_ssize_t *residue,
-                        Py_ssize_t count, Py_ssize_t least, Py_ssize_t *end) noexcept nogil:
-    """Cut a row where taps begin or end to lie inside, and return the number of pieces.
-
-    A tile goes without the taps that lie outside for all of it. Pieces are not shorter than
-    `least`; `end` has space for MOST_PIECES.
-    """
-    cdef Py_ssize_t pieces = 0
-    cdef Py_ssize_t begin = 0
-    cdef Py_ssize_t t, low, high, next
-    while pieces < MOST_PIECES - 1:
-        next = count
-        for t in range(residue[3], residue[4]):
-            inside_of(work, task, work.tap[3 * t + 2], count, &low, &high)
-            if low >= begin + least:
-                next = min(next, low)
-            if high >= begin + least:
-                next = min(next, high)
-        if next + least > count:
-            break
-        end[pieces] = begin = next
-        pieces += 1
-    end[pieces] = count
-    return pieces + 1
-
-
 cdef void point_all(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                     Py_ssize_t chunk, Py_ssize_t block_begin, const Py_ssize_t *residue,
                     const Py_ssize_t *count, char *c, const Scratch *s, Rows *r) noexcept nogil:
@@ -188,6 +159,8 @@ cdef void point_all(const Work *work, const Task *task, Py_ssize_t group, Py_ssi
     """
     cdef bint alone = task.class_end - task.class_begin == 1
     cdef bint again = alone and block_begin != task.block_begin
+    cdef Py_ssize_t position = 0
+    cdef Region region
     r.row_shift = r.result_shift = 0
     if alone and not work.b.windowed:
         r.row_shift = (group - task.group) * work.b.output_channels + first
@@ -197,9 +170,16 @@ cdef void point_all(const Work *work, const Task *task, Py_ssize_t group, Py_ssi
         group, first = task.group, 0
     r.result = <char **> s.pointers
     r.row = <const char **> s.pointers + r.positions
-    if not again:
-        point_results(work, task, group, residue, count, c, r.result)
-        point_rows(work, task, group, first, chunk, residue, count, s, r.row)
+    if again:
+        return
+    first_region(work, task, residue, count, &region)
+    while True:
+        point_results(work, task, group, residue, count, &region, c, r.result + position)
+        point_rows(work, task, group, first, chunk, residue, count, &region, r.positions, s,
+                   r.row + position)
+        position += region.count[0] * region.count[1] * region.count[2]
+        if not next_region(work, task, residue, count, &region):
+            return
 
 
 cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
@@ -208,8 +188,8 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
                        const Scratch *s, int more) noexcept nogil:
     """Compute a residue class with the ROWS tile."""
     cdef Rows r
-    cdef Py_ssize_t end[MOST_PIECES]
-    cdef Py_ssize_t i, tile, tiles, position, next, begin, length, piece, pieces, limit
+    cdef Region region
+    cdef Py_ssize_t i, tile, tiles, position, next, begin, length, limit
     cdef Py_ssize_t origin, ldb, lines
     cdef const Py_ssize_t *block
     cdef const char *ahead
@@ -230,10 +210,6 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
         r.weights = panel_of(work, group, block, first, ldb, s)
         r.weights += work.size * residue[3] * r.kc * ldb
         limit = 1 if work.b.exact_halo else tile_rows(r.nv)
-        # Not of positions that read merged taps, which may lie half inside.
-        pieces = 1
-        if work.b.merge == 1 and not work.b.exact_halo:
-            pieces = cut_row(work, task, residue, count[2], limit, end)
         # The next panel comes from memory while this one is used.
         lines = 0
         if i + 1 < block_end and work.packing == NULL:
@@ -241,13 +217,11 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
             ahead = panel_of(work, group, block, first, block[2] * work.lanes, s)
             ahead += work.size * residue[3] * r.kc * block[2] * work.lanes
             lines = work.size * r.taps * r.kc * block[2] * work.lanes // 64
-        if pieces == 1:
-            end[0] = r.positions
-        position = piece = 0
-        while position < r.positions:
+        position = 0
+        first_region(work, task, residue, count, &region)
+        while True:
             begin = position
-            length = end[piece] - (end[piece - 1] if piece else 0)
-            piece = (piece + 1) % pieces
+            length = region.count[0] * region.count[1] * region.count[2]
             tiles = (length + limit - 1) // limit
             for tile in range(tiles):
                 next = begin + length * (tile + 1) // tiles
@@ -258,3 +232,5 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
                 else:
                     run_inside(work, &r, position, next - position)
                 position = next
+            if not next_region(work, task, residue, count, &region):
+                break

@@ -323,9 +323,13 @@ cdef inline Py_ssize_t source_of(const Axis *axis, Py_ssize_t start, Py_ssize_t 
 cdef inline void clip_run(Py_ssize_t first, Py_ssize_t step, Py_ssize_t length, Py_ssize_t extent,
                           Py_ssize_t *low, Py_ssize_t *high) noexcept nogil:
     """Tell which elements `low` to `high` - 1 of a run lie inside: `step` apart, from `first` on."""
-    low[0] = min(length, (-first + step - 1) // step if first < 0 else 0)
-    high[0] = (extent - first + step - 1) // step if first < extent else 0
-    high[0] = max(low[0], min(length, high[0]))
+    cdef Py_ssize_t before = max(0, -first)
+    cdef Py_ssize_t inside = max(0, extent - first)
+    if step > 1:  # divisions take longest
+        before = (before + step - 1) // step
+        inside = (inside + step - 1) // step
+    low[0] = min(length, before)
+    high[0] = max(low[0], min(length, inside))
 
 
 cdef Py_ssize_t class_positions(const Work *work, const Task *task, const Py_ssize_t *residue,
