@@ -82,8 +82,9 @@ class Work:
         self.axes = axes = _convolution_taps.axes(problem)
         self.classes = prod(axis.classes for axis in axes)
         self.taps = prod(map(len, axes))  # of all residue classes
-        # Share of the rows that taps read which are not padding.
-        self.inside = problem.inside(1) * (problem.inside(0) if problem.rank == 3 else 1)
+        # Share of the rows that taps read which are not padding, and of the positions.
+        self.inside_rows = problem.inside(1) * (problem.inside(0) if problem.rank == 3 else 1)
+        self.inside = self.inside_rows * problem.inside(2)
         self.src = _of_image(problem.diff_src, problem.rank)
         self.dst = _of_image(problem.diff_dst, problem.rank)
         # Positions and rows of a residue class.
@@ -130,11 +131,12 @@ def _rows(work: Work) -> Counts:
     # Taps of a row that follow each other in memory are one.
     follow = axis.out_step == 1 and axis.in_step % problem.dilations[2] == 0
     merged = len(axis) if follow and sums_runs(problem, work.layout, work.tiles) else 1
+    inside = work.inside_rows if merged > 1 else work.inside
     counts = {
         "call": 1,
         "rows of weights": work.weights_rows,
         "weights from memory": work.weights_beyond,
-        "products": vectors * work.taps * work.outputs * work.inside,
+        "products": vectors * work.taps * work.outputs * inside,
         "taps of tiles": tiles * work.taps / merged,
         "rows": work.rows * work.classes,
         "blocks": work.blocks,
@@ -249,7 +251,7 @@ def _grouped(work: Work) -> Counts:
     lines = vectors * prod(work.counts[:2])
     # Fewer sums than are on their way at a time wait for themselves.
     least = _SUMS // 2 if work.halved and lanes == work.lanes else _SUMS
-    products = lines * max(width, least) * work.taps * outputs * work.inside
+    products = lines * max(width, least) * work.taps * outputs * work.inside_rows
     if work.halved and lanes < work.lanes:
         products /= 2
     # Pieces of rows whose spread form stays in the first-level cache.
@@ -277,15 +279,15 @@ def _grouped(work: Work) -> Counts:
         "rows of quads" if kind == "quads" else "rows": lines * pieces * work.classes,
     }
     if alone:
-        counts["entries"] = spread * work.inside * axis.window(block)
-        counts["taps of rows"] = lines * pieces * work.taps * work.inside
-        counts["rows of taps"] = lines * len(work.axes[0]) * len(work.axes[1]) * work.inside
+        counts["entries"] = spread * work.inside_rows * axis.window(block)
+        counts["taps of rows"] = lines * pieces * work.taps * work.inside_rows
+        counts["rows of taps"] = lines * len(work.axes[0]) * len(work.axes[1]) * work.inside_rows
     else:
-        counts[f"spread to {kind}"] = spread * work.inside * axis.window(block) * sources
+        counts[f"spread to {kind}"] = spread * work.inside_rows * axis.window(block) * sources
     if not work.pairs:
         counts["vectors"] = vectors
         if kind == "lanes":
-            counts["rows spread to lanes"] = spread * work.inside
+            counts["rows spread to lanes"] = spread * work.inside_rows
     if not direct:
         window = "window sorted" if work.sorts else "window"
         counts["results"] = -(-problem.diff_src_channels // work.lanes) * prod(work.src)
@@ -296,7 +298,9 @@ def _grouped(work: Work) -> Counts:
 def _dot(work: Work) -> Counts:
     beside = taps_beside(work.problem, 1, work.tiles)
     depth = -(-work.outputs * beside // 2)
-    return _tiles_of_pairs(work, work.taps // beside, depth) | _moved_for_pairs(work, beside)
+    inside = work.inside_rows if beside > 1 else work.inside
+    tiles = _tiles_of_pairs(work, work.taps // beside, depth, inside)
+    return tiles | _moved_for_pairs(work, beside)
 
 
 def _unfold(work: Work) -> Counts:
@@ -305,18 +309,18 @@ def _unfold(work: Work) -> Counts:
     length = outputs * (problem.kernel[2] if problem.dilations[2] == 1 else 1)
     runs = work.positions * (total // length)
     return (
-        _tiles_of_pairs(work, 1, -(-total // 2))
+        _tiles_of_pairs(work, 1, -(-total // 2), 1)
         | _moved_for_pairs(work, 0)
         | {"lines unfolded": runs * -(-length // DOT_K)}
     )
 
 
-def _tiles_of_pairs(work: Work, taps: int, depth: int) -> Counts:
-    """Count the products of `depth` pairs for each of some taps."""
+def _tiles_of_pairs(work: Work, taps: int, depth: int, inside: float) -> Counts:
+    """Count the products of `depth` pairs for each of some taps, of which a share is `inside`."""
     vectors = -(-work.inputs // DOT_COLUMNS)
     tiles = -(-work.positions // _TILE_OF_PAIRS) * -(-vectors // 2)
     results = "results last" if work.last else "results first"
-    products = work.positions * vectors * taps * depth * work.inside
+    products = work.positions * vectors * taps * depth * inside
     if work.halved and work.tiles.columns(work.inputs) < DOT_COLUMNS:
         products /= 2
     return {

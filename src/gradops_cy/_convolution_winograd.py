@@ -32,8 +32,6 @@ DILATED_ROW = 256
 # counted as for three: on 7x7 one image loses a twentieth and eight gain a fifth.
 PATCHES, SUMS, FILTERS = 50, 140, 240
 IMAGES = 3
-# Columns that a tap of ROWS leaves out where it reads padding: a tile of them.
-LEFT_OUT = 6
 # As many in that of loading a vector of diff_dst on its way to patches.
 LOADS = 20
 # Bytes of an element in scratch, and positions of a strip of channels that is staged.
@@ -125,7 +123,5 @@ def pays(problem: ConvProblem, lanes: int) -> bool:
     vectors = up(inputs, lanes) // lanes
     products = taps * outputs * vectors
     moved = tiles * (PATCHES * outputs / lanes + SUMS * vectors) + FILTERS * products / IMAGES
-    direct = products * results * FILTER * FILTER * problem.inside(1)
-    if problem.dilations[2] >= LEFT_OUT:
-        direct *= problem.inside(2)
+    direct = products * results * FILTER * FILTER * problem.inside(1) * problem.inside(2)
     return products * tiles * PLANES + moved < direct

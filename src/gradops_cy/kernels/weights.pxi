@@ -227,6 +227,9 @@ cdef int pack_pairs_by_taps(const Weights *w, Py_ssize_t group, const Py_ssize_t
     place_run(w, 1, pitch, 0, place)
     for pair in range(pairs):
         src = w.data + group * w.stride[0] + (first + 2 * pair) * w.stride[1]
+        if w.ahead:
+            fetch_ahead(src + block[0] * w.stride[2], w.stride[1], 2 * w.ahead, 2 * w.ahead + 2,
+                        block[1] * w.taps * w.unit)
         for strip in range((block[1] + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
             i = strip * TRANSPOSE_ROWS
             height = min(TRANSPOSE_ROWS, block[1] - i)
@@ -276,26 +279,33 @@ cdef int pack_pairs_by_inputs(const Weights *w, Py_ssize_t group, const Py_ssize
     copied first, and end with a zero.
     """
     cdef Py_ssize_t pitch = PACK_CHANNELS * 2
+    cdef bint whole = chunk % 2 == 0 and w.stride[2] % 4 == 0
+    cdef Py_ssize_t most = PACK_RUN if whole and w.ahead else PACK_CHANNELS
     cdef Py_ssize_t strip, i, r, low, count, height
     cdef const char *src = tap_data(w, group, t) + first * w.stride[1] + block[0] * w.stride[2]
+    cdef const char *rows
     cdef char *dst
     cdef int finite = finite_rows(w, src, block[1], chunk)
-    if chunk % 2 == 0 and w.stride[2] % 4 == 0:
-        transpose_to(w.streams, 4, src, w.stride[2] // 4, panel, block[2], NULL, block[1], chunk // 2)
-        return finite
     for strip in range((block[1] + TRANSPOSE_ROWS - 1) // TRANSPOSE_ROWS):
         i = strip * TRANSPOSE_ROWS
         height = min(TRANSPOSE_ROWS, block[1] - i)
         low = 0
         while low < chunk:
-            count = min(PACK_CHANNELS, chunk - low)
-            copy_rows(src + i * w.stride[2] + 2 * low, w.stride[2], staging, pitch, height, 2 * count)
-            if count % 2:
-                for r in range(height):
-                    memset(staging + r * pitch + 2 * count, 0, 2)
+            count = min(most, chunk - low)
+            rows = src + i * w.stride[2] + 2 * low
             dst = panel + 4 * (low // 2 * block[2] + i)
-            transpose_to(w.streams, 4, staging, pitch // 4, dst, block[2], NULL, height,
-                         (count + 1) // 2)
+            if w.ahead:
+                fetch_ahead(rows + TRANSPOSE_ROWS * w.stride[2], w.stride[2], 0, height, 2 * count)
+            if whole:
+                transpose_to(w.streams, 4, rows, w.stride[2] // 4, dst, block[2], NULL, height,
+                             count // 2)
+            else:
+                copy_rows(rows, w.stride[2], staging, pitch, height, 2 * count)
+                if count % 2:
+                    for r in range(height):
+                        memset(staging + r * pitch + 2 * count, 0, 2)
+                transpose_to(w.streams, 4, staging, pitch // 4, dst, block[2], NULL, height,
+                             (count + 1) // 2)
             low += count
     return finite
 
