@@ -43,10 +43,14 @@ _ROWS_JOINED = 16
 _WEIGHTS_IN_CACHE = 1 << 20
 # Channels that are moved to a window together.
 _SQUARE = 16
+# Positions of a region, of which tiles leave out taps that are padding for all of it.
+_REGION = 4
 # Positions, or channels, of a tile of pairs.
 _TILE_OF_PAIRS = 12
 # Multiply-adds that a core begins before the first one ends, two a cycle.
 _SUMS = 8
+# Time of GROUPED's products of one vector beside others', where halves come one after the other.
+_PRODUCTS_OF_A_VECTOR = 1.2
 
 Counts = dict[str, float]
 
@@ -82,14 +86,16 @@ class Work:
         self.axes = axes = _convolution_taps.axes(problem)
         self.classes = prod(axis.classes for axis in axes)
         self.taps = prod(map(len, axes))  # of all residue classes
-        # Share of the rows that taps read which are not padding, and of the positions.
+        # Share of the rows that taps read which are not padding.
         self.inside_rows = problem.inside(1) * (problem.inside(0) if problem.rank == 3 else 1)
-        self.inside = self.inside_rows * problem.inside(2)
         self.src = _of_image(problem.diff_src, problem.rank)
         self.dst = _of_image(problem.diff_dst, problem.rank)
         # Positions and rows of a residue class.
         self.counts = _of_image(_convolution_taps.counts(problem), problem.rank)
         depth, height, width = self.counts
+        # And of the positions, where a tap's columns are enough to be a region of their own.
+        apart = depth * height * problem.dilations[2] >= _REGION
+        self.inside = self.inside_rows * (problem.inside(2) if apart else 1)
         self.rows = groups * depth * height
         self.positions = self.rows * width
         block = _block(self.counts, problem.kernel[0] > 1)
@@ -252,8 +258,8 @@ def _grouped(work: Work) -> Counts:
     # Fewer sums than are on their way at a time wait for themselves.
     least = _SUMS // 2 if work.halved and lanes == work.lanes else _SUMS
     products = lines * max(width, least) * work.taps * outputs * work.inside_rows
-    if work.halved and lanes < work.lanes:
-        products /= 2
+    if work.halved and alone:
+        products *= 0.5 if alone < work.lanes else _PRODUCTS_OF_A_VECTOR
     # Pieces of rows whose spread form stays in the first-level cache.
     axis, block = work.axes[2], width
     direct = work.layout.channels_last

@@ -112,8 +112,9 @@ _NANOSECONDS: dict[int, Counts] = {
 }
 
 
-# A multiply-add of a vector that takes two turns: whatever else a tile does goes on meanwhile.
-_HALVED = 0.22
+# A multiply-add of a vector that takes two turns: whatever else a tile does goes on meanwhile, as
+# most loads do.
+_HALVED, _LOADS = 0.22, 0.4
 
 # The same for bfloat16 whose pairs vectors multiply, and for kernels that convert it.
 _NANOSECONDS_OF_PAIRS: dict[int, Counts] = {
@@ -259,6 +260,8 @@ def nanoseconds(
             each = costs[name]
             if work.halved and name.startswith("products"):
                 each = _HALVED
+            elif work.halved and name == "loads":
+                each *= _LOADS
             time += each * count
         times[kernel] = time
     return times
