@@ -11,7 +11,7 @@ from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_times as times
 from gradops_cy import _processor
 from tests import forced
-from tests.cases import LAYERS, POINTWISE, conv_case, every_dtype, layer, volume
+from tests.cases import LAYERS, POINTWISE, conv_case, every_dtype, layer, sequence, volume
 from tests.test_convolution_plans import plan_of
 from tests.views import VIEWS
 
@@ -83,6 +83,33 @@ def test_blocks_of_groups_past_the_caches(monkeypatch, extents):
     cut = blocks.cut(forced.choice_of(problem), 1)
     assert cut.touches_block
     assert cut.touched_bytes <= blocks.TOUCHED
+
+
+PADDED = {
+    "an image": layer("20-18-15-5-1-2"),
+    "images": layer("20-18-6-5-1-2", batch=5),
+    "images of few positions": layer("20-18-2-5-1-2", batch=3),
+    "dilations": layer("17-20-19-3-1-0", dilations=(5, 7), pads_begin=(5, 7), pads_end=(5, 7)),
+    "two sides": layer("20-18-12-5-1-0", pads_begin=(4, 0), pads_end=(0, 4)),
+    "strides": layer("20-18-9-7-2-3", extra=(1, 0)),
+    "transposed": layer("20-18-13-5-2-2", transposed=True),
+    "a volume": replace(volume(18, 20, (3, 5, 9)), batch=2),
+    "a wide kernel": layer("20-18-5-9-1-4", groups=2),
+    "a row": sequence(20, 18, 40, kernel=5, dilation=9, begin=18, end=18),
+}
+
+
+@pytest.mark.parametrize("case", PADDED.values(), ids=PADDED)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("kernel", [kernels.ROWS, kernels.DOT], ids=["rows", "dot"])
+@pytest.mark.usefixtures("only")
+def test_padding_is_left_out_on_every_axis(monkeypatch, kernel, data_format, case):
+    """However tasks cut the regions that have the same taps inside."""
+    case = replace(case, data_format=data_format, dtype="bf16" if kernel == kernels.DOT else "f32")
+    case.check()
+    for value in (np.inf, np.nan):
+        forced.assert_value_reaches_what_it_touches(case, value)
+    forced.assert_cuts_do_not_change_a_bit(monkeypatch, case)
 
 
 TRANSPOSED = {

@@ -194,7 +194,7 @@ def test_which_layers_are_transformed():
     assert pays()
     assert pays(lanes=4)
     assert pays(lanes=16)
-    assert pays(**square(7))
+    assert pays(**square(8))
     assert not pays(**square(5))
     assert not pays(diff_src_channels=4)
     assert not pays(diff_dst_channels=8, **square(14))

@@ -30,6 +30,8 @@ MODERATE, FINITE, NOTHING = range(3)
 LINE, PAGE = 64, 4096
 # A row longer than this is cut into blocks.
 BLOCK_WIDTH = 2048
+# Products with padding, of a tap's, that take as long as to begin with each tap of a row anew.
+PADDING_OF_RUNS = 3
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
 BESIDE = 64
 
@@ -209,9 +211,14 @@ def reads_positions_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles)
 
 
 def sums_runs(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
-    """Whether ROWS may sum the taps of a row as one run: a window's, or where they are one."""
-    in_place = reads_positions_in_place(problem, layout, tiles)
-    return not in_place or _has_short_taps(problem, tiles)
+    """Whether ROWS may sum the taps of a row as one run: a window's, or where they are one.
+
+    It does not leave those out that read padding, which takes longer than many short runs.
+    """
+    if _has_short_taps(problem, tiles):
+        return True
+    padding = (1 - problem.inside(2)) * problem.output_channels
+    return padding < PADDING_OF_RUNS and not reads_positions_in_place(problem, layout, tiles)
 
 
 def _has_short_taps(problem: ConvProblem, tiles: Tiles) -> bool:
