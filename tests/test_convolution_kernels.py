@@ -85,6 +85,36 @@ def test_blocks_of_groups_past_the_caches(monkeypatch, extents):
     assert cut.touched_bytes <= blocks.TOUCHED
 
 
+FEW = {
+    "a position": layer("100-70-1-1-1-0"),
+    "positions": layer("37-130-2-1-1-0"),
+    "images": layer("530-17-1-1-1-0", batch=3),
+    "groups": layer("35-33-1-1-1-0", groups=3),
+    "transposed": layer("50-60-1-1-1-0", transposed=True, batch=2),
+    "padded": layer("40-30-1-1-1-1", dst=(3, 3)),
+    "one channel": layer("1-90-2-1-1-0"),
+    "of one": layer("90-1-2-1-1-0"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("case", FEW.values(), ids=FEW)
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.usefixtures("only")
+def test_weights_that_few_positions_meet(case, data_format, dtype):
+    """Multiplied where they lie: bit for bit what packed ones are."""
+    case = replace(case, data_format=data_format, dtype=dtype)
+    for weights_format in ("XOI", "IOX") if case.transposed else ("XIO", "OIX"):
+        case = replace(case, weights_format=weights_format)
+        arrays = case.formatted(*case.arrays())
+        for view in VIEWS:
+            case.check(view=view, num_threads=2)
+        assert plan_of(case, arrays[1])(arrays[0]).tobytes() == case.call(*arrays).tobytes()
+        for value in (np.inf, np.nan):
+            forced.assert_value_reaches_what_it_touches(case, value)
+
+
 PADDED = {
     "an image": layer("20-18-15-5-1-2"),
     "images": layer("20-18-6-5-1-2", batch=5),

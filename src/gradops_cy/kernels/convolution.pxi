@@ -20,6 +20,7 @@ include "weights.pxi"
 include "compute.pxi"
 include "regions.pxi"
 include "compute_rows.pxi"
+include "compute_few.pxi"
 include "compute_dot.pxi"
 include "compute_vectors.pxi"
 include "store.pxi"
@@ -100,14 +101,14 @@ cdef int run_group(const Work *work, const Task *task, Py_ssize_t group, char *s
         if chunk < work.b.output_channels or held.block != task.block or held.group != group:
             fill_window(work, task, group, first, chunk,
                         below and chunk == work.b.output_channels, &s)
-        if work.packing != NULL:
+        if work.packing == NULL:
+            compute_classes(work, task, group, first, chunk, task.block_begin, task.block_end, &s,
+                            &fine)
+        elif not compute_few(work, task, group, first, chunk, &s):
             for i in range(task.block_begin, task.block_end):
                 fine &= pack_chunk(work.packing, group, work.packing.block + 4 * i, first,
                                    min(chunk, work.packing.channels), s.panel, s.packing)
                 compute_classes(work, task, group, first, chunk, i, i + 1, &s, &fine)
-        else:
-            compute_classes(work, task, group, first, chunk, task.block_begin, task.block_end, &s,
-                            &fine)
         first += chunk
     held.block, held.group = task.block, group
     if work.b.winograd:

@@ -2,7 +2,7 @@
 # so that tiles go without the taps that lie outside for all of them.
 
 cdef enum:
-    FEW_POSITIONS = 4       # of a region, fewer than which would wait for the weights
+    LEAST_REGION = 4        # positions: fewer would wait for the weights
 
 
 cdef struct Region:
@@ -65,7 +65,7 @@ cdef void cut_region(const Work *work, const Task *task, const Py_ssize_t *resid
     while axis < 3:
         others //= count[axis]
         region.count[axis] = piece_end(work, task, residue, axis, count[axis], region.first[axis],
-                                       (FEW_POSITIONS + others - 1) // others) - region.first[axis]
+                                       (LEAST_REGION + others - 1) // others) - region.first[axis]
         others *= region.count[axis]
         axis += 1
 
