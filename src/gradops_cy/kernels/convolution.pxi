@@ -227,7 +227,7 @@ cdef class Program:
         w.over_groups = blocking.kernel == DEPTHWISE or (
             blocking.kernel == GROUPED and not blocking.broadcast)
         w.paired = blocking.paired
-        w.exact = blocking.kernel == SCATTER
+        w.exact = blocking.kernel == SCATTER or (blocking.kernel == ROWS and blocking.all_inside)
         w.ahead = blocking.weights_ahead
         w.dtype = blocking.dtype
         w.load_dtype = RAW16 if blocking.parts == 1 or blocking.paired else blocking.dtype

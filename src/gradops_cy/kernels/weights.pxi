@@ -50,7 +50,7 @@ cdef inline int finite_rows(const Weights *w, const char *src, Py_ssize_t rows,
     """
     cdef Py_ssize_t r
     cdef int finite = 1
-    if not w.streams:
+    if not w.streams or w.exact:
         return 1
     if w.stride[2] == cols * w.unit:
         return all_finite_of(w.dtype, src, rows * cols)

@@ -148,6 +148,7 @@ cdef struct Blocking:
     int flatten
     int rounded         # results in scratch are as they will be stored
     int exact_halo
+    int all_inside      # no product is with padding
     int interleave      # classes of a row are stored together
     int all_classes     # of its positions are a task's
     int parts           # of bf16, that DOT tiles multiply: more than one for f16 and f32, or 0
