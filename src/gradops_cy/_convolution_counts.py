@@ -43,7 +43,7 @@ _ROWS_JOINED = 16
 _WEIGHTS_IN_CACHE = 1 << 20
 # Channels that are moved to a window together.
 _SQUARE = 16
-# Positions of a region, of which tiles leave out taps that are padding for all of it.
+# Positions of a region (see regions.pxi), whose tiles leave out the taps that are padding for it.
 _REGION = 4
 # Positions, or channels, of a tile of pairs.
 _TILE_OF_PAIRS = 12

@@ -114,7 +114,7 @@ _NANOSECONDS: dict[int, Counts] = {
 
 # A multiply-add of a vector that takes two turns: whatever else a tile does goes on meanwhile, as
 # most loads do.
-_HALVED, _LOADS = 0.22, 0.4
+_HALVED, _LOADS = 0.22, 0.3
 
 # The same for bfloat16 whose pairs vectors multiply, and for kernels that convert it.
 _NANOSECONDS_OF_PAIRS: dict[int, Counts] = {

@@ -29,7 +29,7 @@ PLANES = PATCH * PATCH
 DILATED_ROW = 256
 # Products of vectors in the time that it takes to transform a vector of patches and of filters, and
 # to write one of sums and transform those. Filters are transformed once for all images, and are
-# counted as for three: on 7x7 one image loses a twentieth and eight gain a fifth.
+# counted as for three: on 7x7 one image loses a tenth and eight gain a seventh.
 PATCHES, SUMS, FILTERS = 50, 140, 240
 IMAGES = 3
 # As many in that of loading a vector of diff_dst on its way to patches.
