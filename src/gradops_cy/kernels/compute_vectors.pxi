@@ -37,7 +37,7 @@ cdef Py_ssize_t taps_of(const Work *work, const Task *task, const Py_ssize_t *re
     cdef Py_ssize_t found = 0
     cdef Py_ssize_t t
     for t in range(residue[4] - residue[3]):
-        if not outside(work, task, residue[3] + t, count, region):
+        if not lies_outside(work, task, residue[3] + t, count, region):
             taken[found], index[found] = offset[t], t
             found += 1
     return found

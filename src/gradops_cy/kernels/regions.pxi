@@ -2,7 +2,9 @@
 # so that tiles go without the taps that lie outside for all of them.
 
 cdef enum:
-    LEAST_REGION = 4        # positions: fewer would wait for the weights
+    # Positions: fewer would wait for the weights; and of tiles of one vector for themselves.
+    LEAST_REGION = 4
+    LEAST_REGION_OF_ONE = 8
 
 
 cdef struct Region:
@@ -17,8 +19,8 @@ cdef inline void inside_of(const Work *work, const Task *task, Py_ssize_t axis, 
     clip_run(a.offset[tap] + task.start[axis] * a.in_step, a.in_step, count, a.source, low, high)
 
 
-cdef inline bint outside(const Work *work, const Task *task, Py_ssize_t tap,
-                         const Py_ssize_t *count, const Region *region) noexcept nogil:
+cdef inline bint lies_outside(const Work *work, const Task *task, Py_ssize_t tap,
+                              const Py_ssize_t *count, const Region *region) noexcept nogil:
     """Return whether a tap reads outside for all of a region.
 
     Of merged taps, which are one, none does for all of a row.
@@ -58,6 +60,7 @@ cdef Py_ssize_t piece_end(const Work *work, const Task *task, const Py_ssize_t *
 cdef void cut_region(const Work *work, const Task *task, const Py_ssize_t *residue,
                      const Py_ssize_t *count, Py_ssize_t axis, Region *region) noexcept nogil:
     """Tell how far a region goes from its first position, on an axis and those behind it."""
+    cdef Py_ssize_t least = LEAST_REGION if work.block[2] > 1 else LEAST_REGION_OF_ONE
     cdef Py_ssize_t others = 1
     cdef Py_ssize_t a
     for a in range(3):
@@ -65,7 +68,7 @@ cdef void cut_region(const Work *work, const Task *task, const Py_ssize_t *resid
     while axis < 3:
         others //= count[axis]
         region.count[axis] = piece_end(work, task, residue, axis, count[axis], region.first[axis],
-                                       (LEAST_REGION + others - 1) // others) - region.first[axis]
+                                       (least + others - 1) // others) - region.first[axis]
         others *= region.count[axis]
         axis += 1
 
