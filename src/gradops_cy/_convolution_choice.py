@@ -404,7 +404,4 @@ def _reads_tiles(problem: ConvProblem, work: Taps, tiles: Tiles) -> bool:
     panels = len(work.taps) * outputs * up(problem.input_channels, DOT_COLUMNS) * 2
     if panels >= 2 * DOT_PANELS * len(work.residues):
         return False
-    return all(
-        axis.low >= 0 and axis.low + axis.span + (count - 1) * axis.in_step <= source
-        for axis, count, source in zip(work.axes, counts, problem.diff_dst, strict=True)
-    )
+    return _convolution_taps.stay_inside(problem, work.axes)

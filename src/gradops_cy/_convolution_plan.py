@@ -175,7 +175,7 @@ class Plan:
             "flatten": int(cut.flatten),
             "rounded": int(cut.rounded),
             "exact_halo": int(choice.exact_halo),
-            "all_inside": int(all(choice.given.inside(axis) == 1 for axis in range(3))),
+            "all_inside": int(_convolution_taps.stay_inside(choice.problem, choice.work.axes)),
             "interleave": int(cut.interleave),
             "all_classes": int(cut.all_classes),
             "parts": choice.parts,

@@ -56,6 +56,14 @@ def axes(problem: ConvProblem) -> AxesTaps:
     return depth, height, width
 
 
+def stay_inside(problem: ConvProblem, axes: AxesTaps) -> bool:
+    """Return whether no tap reads outside diff_dst, as if all classes had the most positions."""
+    return all(
+        axis.low >= 0 and axis.low + axis.span + (count - 1) * axis.in_step <= source
+        for axis, count, source in zip(axes, counts(problem), problem.diff_dst, strict=True)
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Taps:
     """Residue classes and taps; no extent of a tensor matters beyond the number of classes."""
