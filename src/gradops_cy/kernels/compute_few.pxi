@@ -4,9 +4,8 @@
 cdef extern from "few.h" nogil:
     enum:
         FEW_MR
-    void run_few(int f64, int mr, Py_ssize_t channels, Py_ssize_t kc, const void *a,
-                 Py_ssize_t a_shift, const char *b, Py_ssize_t k_pitch, Py_ssize_t i_pitch, void *c,
-                 Py_ssize_t c_shift, int how) noexcept
+    void run_few(int f64, int mr, Py_ssize_t channels, Py_ssize_t kc, const void *a, const char *b,
+                 Py_ssize_t k_pitch, Py_ssize_t i_pitch, void *c, int how) noexcept
 
 
 cdef inline bint multiplies_as_they_lie(const Work *work, const Weights *w) noexcept nogil:
@@ -44,7 +43,7 @@ cdef bint compute_few(const Work *work, const Task *task, Py_ssize_t group, Py_s
         if row[p] == s.zeros:
             return False
     weights = tap_data(w, group, 0) + first * w.stride[1] + begin[0] * w.stride[2]
-    run_few(work.f64, <int> positions, end[0] + end[1] - begin[0], chunk, row, 0, weights,
-            w.stride[1] // w.unit if inputs else 1, 1 if inputs else w.stride[2] // w.unit, result, 0,
-            1 if first > 0 else BEGIN)
+    run_few(work.f64, <int> positions, end[0] + end[1] - begin[0], chunk, row, weights,
+            w.stride[1] // w.unit if inputs else 1, 1 if inputs else w.stride[2] // w.unit, result,
+            first > 0)
     return True

@@ -16,15 +16,12 @@
 #define BODY "few_body.h"
 #include "for_reals.h"
 
-/* a, c: a pointer for each of mr <= FEW_MR positions, a_shift and c_shift elements on; of b, element
- * [k][i] is k * k_pitch + i * i_pitch elements on, where one of the pitches is 1. */
-static void run_few(int f64, int mr, ptrdiff_t channels, ptrdiff_t kc, const void *a, ptrdiff_t a_shift,
-                    const char *b, ptrdiff_t k_pitch, ptrdiff_t i_pitch, void *c, ptrdiff_t c_shift,
-                    int how) {
-    if (f64)
-        few_rows_f64(mr, channels, kc, a, a_shift, (const double *)b, k_pitch, i_pitch, c, c_shift, how);
-    else
-        few_rows_f32(mr, channels, kc, a, a_shift, (const float *)b, k_pitch, i_pitch, c, c_shift, how);
+/* a, c: a pointer for each of mr <= FEW_MR positions; of b, element [k][i] is k * k_pitch + i * i_pitch
+ * elements on, where one of the pitches is 1. */
+static void run_few(int f64, int mr, ptrdiff_t channels, ptrdiff_t kc, const void *a, const char *b,
+                    ptrdiff_t k_pitch, ptrdiff_t i_pitch, void *c, int how) {
+    if (f64) few_rows_f64(mr, channels, kc, a, (const double *)b, k_pitch, i_pitch, c, how);
+    else few_rows_f32(mr, channels, kc, a, (const float *)b, k_pitch, i_pitch, c, how);
 }
 
 #endif

@@ -4,8 +4,8 @@
 
 /* nv vectors of channels, of the last one `last`; rows of b are contiguous, `pitch` elements apart. */
 INLINE void NAME(few_by_input)(const int mr, const int nv, ptrdiff_t kc, const REAL *const *a,
-                               ptrdiff_t a_shift, const REAL *b, ptrdiff_t pitch, REAL *const *c,
-                               ptrdiff_t c_shift, int last, int how) {
+                               const REAL *b, ptrdiff_t pitch, REAL *const *c, ptrdiff_t c_shift,
+                               int last, int how) {
     VEC acc[FEW_MR][FEW_SUMS];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
@@ -14,7 +14,7 @@ INLINE void NAME(few_by_input)(const int mr, const int nv, ptrdiff_t kc, const R
                                                   v == nv - 1 ? last : LANES);
     for (ptrdiff_t k = 0; k < kc; k++, b += pitch) {
         VEC am[FEW_MR];
-        UNROLL for (int m = 0; m < mr; m++) am[m] = a[m][a_shift + k] - (VEC){0};
+        UNROLL for (int m = 0; m < mr; m++) am[m] = a[m][k] - (VEC){0};
         UNROLL for (int v = 0; v < nv; v++) {
             const VEC bv = NAME(read)((const char *)(b + v * LANES), v == nv - 1 ? last : LANES);
             __builtin_prefetch(b + FEW_AHEAD * pitch + v * LANES);
@@ -28,9 +28,9 @@ INLINE void NAME(few_by_input)(const int mr, const int nv, ptrdiff_t kc, const R
 
 /* Up to a vector of channels, whose rows of k are contiguous, `pitch` elements apart: squares of them are
  * transposed in registers. */
-INLINE void NAME(few_by_output)(const int mr, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_shift,
-                                const REAL *b, ptrdiff_t pitch, REAL *const *c, ptrdiff_t c_shift,
-                                int channels, int how) {
+INLINE void NAME(few_by_output)(const int mr, ptrdiff_t kc, const REAL *const *a, const REAL *b,
+                                ptrdiff_t pitch, REAL *const *c, ptrdiff_t c_shift, int channels,
+                                int how) {
     VEC acc[FEW_MR];
     UNROLL for (int m = 0; m < mr; m++)
         acc[m] = how != GO_ON ? (VEC){0} : NAME(read)((const char *)(c[m] + c_shift), channels);
@@ -46,7 +46,7 @@ INLINE void NAME(few_by_output)(const int mr, ptrdiff_t kc, const REAL *const *a
         NAME(square)(v);
         UNROLL for (int j = 0; j < LANES; j++) {
             if (j >= width) break;
-            UNROLL for (int m = 0; m < mr; m++) acc[m] += a[m][a_shift + k + j] * v[j];
+            UNROLL for (int m = 0; m < mr; m++) acc[m] += a[m][k + j] * v[j];
         }
     }
     UNROLL for (int m = 0; m < mr; m++)
@@ -54,31 +54,31 @@ INLINE void NAME(few_by_output)(const int mr, ptrdiff_t kc, const REAL *const *a
 }
 
 INLINE void NAME(few_rows_of)(const int mr, ptrdiff_t channels, ptrdiff_t kc, const REAL *const *a,
-                              ptrdiff_t a_shift, const REAL *b, ptrdiff_t k_pitch, ptrdiff_t i_pitch,
-                              REAL *const *c, ptrdiff_t c_shift, int how) {
+                              const REAL *b, ptrdiff_t k_pitch, ptrdiff_t i_pitch, REAL *const *c,
+                              int how) {
     const int nv = FEW_SUMS / (mr > 2 ? FEW_MR : mr);
     ptrdiff_t i = 0;
     if (i_pitch == 1) {
         for (; i + nv * LANES <= channels; i += nv * LANES)
-            NAME(few_by_input)(mr, nv, kc, a, a_shift, b + i, k_pitch, c, c_shift + i, LANES, how);
+            NAME(few_by_input)(mr, nv, kc, a, b + i, k_pitch, c, i, LANES, how);
         for (; i < channels; i += LANES)
-            NAME(few_by_input)(mr, 1, kc, a, a_shift, b + i, k_pitch, c, c_shift + i,
+            NAME(few_by_input)(mr, 1, kc, a, b + i, k_pitch, c, i,
                                channels - i < LANES ? (int)(channels - i) : LANES, how);
         return;
     }
     for (; i + LANES <= channels; i += LANES)
-        NAME(few_by_output)(mr, kc, a, a_shift, b + i * i_pitch, i_pitch, c, c_shift + i, LANES, how);
+        NAME(few_by_output)(mr, kc, a, b + i * i_pitch, i_pitch, c, i, LANES, how);
     if (i < channels)
-        NAME(few_by_output)(mr, kc, a, a_shift, b + i * i_pitch, i_pitch, c, c_shift + i,
+        NAME(few_by_output)(mr, kc, a, b + i * i_pitch, i_pitch, c, i,
                             (int)(channels - i), how);
 }
 
 static void NAME(few_rows)(int mr, ptrdiff_t channels, ptrdiff_t kc, const REAL *const *a,
-                           ptrdiff_t a_shift, const REAL *b, ptrdiff_t k_pitch, ptrdiff_t i_pitch,
-                           REAL *const *c, ptrdiff_t c_shift, int how) {
+                           const REAL *b, ptrdiff_t k_pitch, ptrdiff_t i_pitch, REAL *const *c,
+                           int how) {
 #define CASE(MR)                                                                                    \
     if (mr == MR)                                                                                   \
-        NAME(few_rows_of)(MR, channels, kc, a, a_shift, b, k_pitch, i_pitch, c, c_shift, how);
+        NAME(few_rows_of)(MR, channels, kc, a, b, k_pitch, i_pitch, c, how);
     CASE(1) CASE(2) CASE(3) CASE(4)
 #undef CASE
 }
