@@ -30,26 +30,29 @@ _NEAR_BYTES = 1 << 15
 # Rows that lie within a few kilobytes, which AMD's prefetchers up to Zen 4 do not follow (7 of 24
 # GB/s): what lies beyond a row's end is the next one, which is there already. Those of the next row
 # of the result are asked for instead, if they are not longer than this, and not longer than the
-# second in the first-level cache; phases and windows ask for those of as many rows of the result as
-# this, or as this many bytes hold. Nearest, with little to do between the loads, touches one after
-# the other, but on Zen 5.
+# second in the first-level cache, and this many bytes before at least in the other one; phases and
+# windows ask for those of as many rows of the result as this, or as this many bytes hold. Nearest,
+# with little to do between the loads, touches one after the other, but on Zen 5.
 _NEXT_ROWS_BYTES = 1 << 16
 _NEXT_ROWS_NEAR_BYTES = 3 << 13
 _ROWS_AHEAD = 16
 _ROWS_AHEAD_BYTES = 1 << 14
+# What channels ask for in the order of memory, of the next row of the result or of later ones: no
+# more than this, half of the second-level cache.
+_WHOLE_ROWS_BYTES = 1 << 19
 
 
 def fetching_of(
     problem: ResampleProblem, kernel: str, lanes: int, pixel: int, products: int
 ) -> dict[str, int]:
-    """Choose how diff_dst is read from memory: `ahead` and `touches` of the kernels.
+    """Choose how diff_dst is read from memory: `ahead`, `rows_ahead` and `touches` of the kernels.
 
     A row of the result has up to `products` rows of diff_dst; positions have `pixel` elements.
     """
     itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
     plane_bytes = math.prod(problem.dst) * itemsize
     if problem.batch * problem.channels * plane_bytes < _FETCH_BYTES:
-        return {"ahead": 0, "touches": False}
+        return {"ahead": 0, "rows_ahead": 0, "touches": False}
     touches = (
         kernel == "width"
         and _processor.AMD
@@ -65,10 +68,23 @@ def fetching_of(
     elif touches:
         ahead = 0
     elif kernel == "width" and next_rows <= _NEXT_ROWS_BYTES:
-        ahead = up(next_rows, 64)
-        near = near and ahead <= _NEXT_ROWS_NEAR_BYTES
+        near = near and next_rows <= _NEXT_ROWS_NEAR_BYTES
+        ahead = up(next_rows if near else max(next_rows, _ROWS_AHEAD_BYTES), 64)
     else:
         ahead = _AHEAD_BYTES[kernel]
         if _processor.ZEN5:
             ahead = min(ahead, _NEAR_BYTES // products // 64 * 64)
-    return {"ahead": ahead + _kernels.NEAR if near and ahead else ahead, "touches": touches}
+    if near and ahead:
+        ahead += _kernels.NEAR
+    rows_ahead = _rows_ahead(problem) if kernel == "channels" and not near else 0
+    return {"ahead": ahead, "rows_ahead": rows_ahead, "touches": touches}
+
+
+def _rows_ahead(problem: ResampleProblem) -> int:
+    """Return how many rows of the result ahead whole rows are asked for; 0 for none."""
+    new = _arrays.DTYPES[problem.load_dtype].itemsize * problem.dst[2] * problem.channels
+    for src, dst in zip(problem.src[:2], problem.dst[:2], strict=True):
+        new *= max(1, dst // src)
+    if not _processor.AMD or new > _WHOLE_ROWS_BYTES:
+        return 0
+    return 1 if problem.src[0] > 1 else max(1, min(_ROWS_AHEAD, _ROWS_AHEAD_BYTES // new))

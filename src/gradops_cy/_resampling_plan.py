@@ -59,7 +59,7 @@ _FEW_PLANES = 4
 _TASK_ELEMENTS = 1 << 16
 # Bytes of a cache in which rows stay that several rows of the result touch, and the fewest rows of
 # the result that this is done for.
-_CACHE_BYTES = 1 << 20
+_CACHE_BYTES = 1 << 22 if _processor.AMD else 1 << 20
 _FEW_ROWS = 3
 # How much larger diff_dst may be where the kernel of widths stores past the caches, and the
 # elements, in the type that computes, gathered to do so.

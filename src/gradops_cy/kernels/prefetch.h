@@ -18,6 +18,22 @@ static void fetch_to_write(char *p, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t
         for (ptrdiff_t b = 0; b < bytes; b += 64) __builtin_prefetch(p + i * stride + b, 1);
 }
 
+/* Runs of `bytes` that are asked for while other memory is summed, one after the other: `each` bytes at a
+ * time, from a place in the current run on. */
+enum { ASKED_RUNS = 8 };
+typedef struct {
+    const char *run[ASKED_RUNS];
+    ptrdiff_t runs, bytes, each, current, place;
+} Asking;
+
+static inline void ask_on(Asking *asking) {
+    for (ptrdiff_t j = 0; j < asking->each && asking->current < asking->runs; j += 64) {
+        __builtin_prefetch(asking->run[asking->current] + asking->place, 0, 2);
+        asking->place += 64;
+        if (asking->place >= asking->bytes) asking->place = 0, asking->current++;
+    }
+}
+
 /* Loads lines one after the other, as prefetchers follow best, before they are read side by side. */
 static void touch(const char *p, ptrdiff_t bytes) {
     for (ptrdiff_t j = 0; j < bytes; j += 64) (void)*(const volatile char *)(p + j);

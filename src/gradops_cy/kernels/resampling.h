@@ -15,6 +15,7 @@ enum {
     COLUMNS_IN_SEQUENCE = 32, /* products summed before their sum is added to the total */
     STRIDED_PIECE = 64,       /* elements gathered at once from rows that are not contiguous */
     SLACK = 4 * VECTOR_BYTES,
+    ASKING_LANES = 4 * LANES_F32, /* elements summed for each time that something is asked for */
 };
 
 /* The first n of a vector's elements, of a type narrower than float64; the others are zero. */
@@ -164,10 +165,11 @@ static void add_contiguous_rows(int dtype, const char *const *row, const void *w
 
 /* Contiguous rows for two results: dst[i][j] (+)= sum_r weight[i][r] * row_r[j], j < n and r < rows. */
 static void add_shared_rows(int dtype, const char *const *row, const void *const *weight,
-                            ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, char *const *dst,
-                            const int *add) {
+                            ptrdiff_t rows, ptrdiff_t ahead, Asking *meanwhile, ptrdiff_t n,
+                            char *const *dst, const int *add) {
 #define ADD(type, dtype)                                                                           \
-    add_shared_of_##type(dtype, row, (const void *)weight, rows, ahead, n, (void *)dst, add)
+    add_shared_of_##type(dtype, row, (const void *)weight, rows, ahead, meanwhile, n, (void *)dst,  \
+                         add)
     if (dtype == F64) ADD(f64, F64);
     else if (dtype == F32) ADD(f32, F32);
     else if (dtype == F16) ADD(f32, F16);

@@ -29,8 +29,14 @@ cdef extern from "resampling.h" nogil:
     void add_rows(int dtype, const char **row, Py_ssize_t stride, const void *weight,
                   Py_ssize_t rows, Py_ssize_t ahead, Py_ssize_t n, void *dst,
                   bint add) noexcept
+    enum:
+        ASKED_RUNS, ASKING_LANES
+    ctypedef struct Asking:
+        const char *run[8]  # ASKED_RUNS
+        Py_ssize_t runs, bytes, each, current, place
     void add_shared_rows(int dtype, const char **row, const void **weight, Py_ssize_t rows,
-                         Py_ssize_t ahead, Py_ssize_t n, char **dst, const int *add) noexcept
+                         Py_ssize_t ahead, Asking *meanwhile, Py_ssize_t n, char **dst,
+                         const int *add) noexcept
     void add_columns(int dtype, bint accumulate, const void *src, Py_ssize_t lanes,
                      const Py_ssize_t *start, const Py_ssize_t *first, const void *weight,
                      int chains, Py_ssize_t origin, Py_ssize_t x0, Py_ssize_t x1, char *dst,
@@ -38,6 +44,7 @@ cdef extern from "resampling.h" nogil:
     cpdef enum:
         NEAR  # added to how far ahead is asked: into the first-level cache, not the second
     void prefetch_ahead(const char *p, Py_ssize_t ahead, Py_ssize_t bytes) noexcept
+    bint are_joined(const char *const *row, Py_ssize_t rows, Py_ssize_t bytes) noexcept
     void stream(const char *src, char *dst, Py_ssize_t bytes) noexcept
     void end_streams() noexcept
     void touch(const char *p, Py_ssize_t bytes) noexcept
@@ -49,6 +56,7 @@ cdef extern from "resampling.h" nogil:
         const char *const *row
         const float *row_weight
         Py_ssize_t rows, asked, ahead
+        Asking *meanwhile
         const Py_ssize_t *start
         const Py_ssize_t *first
         const float *weight
@@ -95,6 +103,7 @@ cdef struct Job:
     const char *weights  # those of all axes
     int chains  # that the products of a column are summed in
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
+    Py_ssize_t rows_ahead  # CHANNELS: of the result, what these read is asked for instead; or 0
     bint boxes  # CHANNELS: all weights are 1, and a result's element reads few rows and columns
     bint slides  # CHANNELS: both passes at once
     bint touches  # rows are touched one after the other before WIDTH reads them side by side
@@ -259,6 +268,7 @@ include "resampling_width.pxi"
 include "resampling_fused.pxi"
 include "resampling_points.pxi"
 include "resampling_boxes.pxi"
+include "resampling_asking.pxi"
 include "resampling_sliding.pxi"
 include "resampling_channels.pxi"
 include "resampling_planes.pxi"
@@ -321,7 +331,8 @@ cdef class Resampling:
                  int chains, Py_ssize_t pixel, Py_ssize_t group,
                  Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
                  Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
-                 Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead, bint touches,
+                 Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead,
+                 Py_ssize_t rows_ahead, bint touches,
                  bint streams, bint boxes, bint slides, bint shares, bint folds):
         cdef Job *job = &self.job
         cdef int axis
@@ -334,7 +345,7 @@ cdef class Resampling:
         job.load_size, job.store_size = element_size(load_dtype), element_size(store_dtype)
         job.batch, job.channels = result_shape[0], result_shape[1]
         job.chains, job.pixel, job.group = chains, pixel, group
-        job.ahead, job.touches = ahead, touches
+        job.ahead, job.rows_ahead, job.touches = ahead, rows_ahead, touches
         job.boxes, job.slides, job.shares = boxes, slides, shares
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run

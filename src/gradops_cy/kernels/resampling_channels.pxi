@@ -53,6 +53,8 @@ cdef void run_strip(const Job *job, Workspace *space, Stage *stage, Py_ssize_t n
     cdef Py_ssize_t piece = max(<Py_ssize_t> 1, most // lanes), carried = 0, shared, h = h0, x, y, end
     cdef Py_ssize_t place, twins, step = job.result.strides[4]
     cdef Row row, following = result_row(job, n, c0, d, h0)
+    cdef Asking asking
+    cdef Asking *meanwhile = &asking if asks_rows(job, lanes, y1 - y0) else NULL
     while h < h1:
         row, shared, twins = following, 0, twin_rows(job, lanes, h, h1)
         if h + twins < h1:
@@ -61,12 +63,14 @@ cdef void run_strip(const Job *job, Workspace *space, Stage *stage, Py_ssize_t n
         if job.streams and stage.twins != twins - 1:
             flush(stage, stage.bytes)
             stage.twins, stage.step = twins - 1, job.result.strides[3]
+        if meanwhile != NULL:
+            asking = ask_for_rows(job, n, c0, d, h, h0, h1, (y1 - y0) * lanes // ASKING_LANES + 1)
         x, y = x0, y0
         while x < x1:
             end = min(y + piece, y1)
             place = (y - y0) * lanes * job.size
             load_shared(job, &row, &following, carried, shared, y, (end - y) * lanes,
-                        space.loaded + place, space.carried + place)
+                        space.loaded + place, space.carried + place, meanwhile)
             y = end
             sum_columns_until(job, space, &row, lanes, y0, y, &x, x1, stage)
         if not job.streams:

@@ -16,8 +16,16 @@ typedef struct {
     const float *weight, *taps;
     ptrdiff_t rows, asked_rows, origin, extent, advance;
     ptrdiff_t count, row_step, dst_step;
+    ptrdiff_t joined; /* rows that a row asked for stands for, which follow each other in memory */
     int near;    /* NEAR, where what is asked for goes to the first-level cache, or 0 */
     int streams; /* results of whole lines go past the caches: of float32, or spread far */
 } FusedRows;
+
+/* Asks for the share of a block of a row of the result, which reads `bytes` of each row, `offset` bytes
+ * into those that lie `row` bytes further on. */
+INLINE void ask_for_block(const FusedRows *job, ptrdiff_t row, ptrdiff_t offset, ptrdiff_t bytes) {
+    for (ptrdiff_t r = 0; r < job->asked_rows; r++)
+        prefetch_ahead(job->asked[r] + row + job->joined * offset, job->near, job->joined * bytes);
+}
 
 #endif

@@ -11,7 +11,7 @@ cdef extern from "resampling_fused.h" nogil:
         const float *weight
         const float *taps
         Py_ssize_t rows, asked_rows, origin, extent, advance
-        Py_ssize_t count, row_step, dst_step
+        Py_ssize_t count, row_step, dst_step, joined
         int near, streams
 
 cdef extern from "resampling_phases.h" nogil:
@@ -61,24 +61,20 @@ cdef Span span_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
     return span
 
 
-cdef Py_ssize_t first_new(const Axis *axis, Py_ssize_t x) noexcept nogil:
-    # The first index of those that touch x that does not touch x - 1.
-    if x == 0:
-        return 0
-    return max(<Py_ssize_t> 0, axis.start[x - 1] + run_of(axis, x - 1) - axis.start[x])
-
-
-cdef Py_ssize_t ask_rows(const Job *job, const Row *row, const Cursor *at, Py_ssize_t ahead,
-                         const char **asked) noexcept nogil:
-    # The rows of diff_dst that `row` is the first to read, so many bytes further on.
-    cdef Py_ssize_t d, h, count = 0
-    for d in range(first_new(&job.depth, at.d), row.depth_count):
-        for h in range(first_new(&job.height, at.h), row.height_count):
+cdef void ask_rows(const Job *job, const Row *row, const Cursor *at, const Span *span,
+                   Py_ssize_t ahead, const char **asked, FusedRows *fused) noexcept nogil:
+    # The rows of diff_dst that `row` is the first to read, so many bytes further on. The second-level
+    # cache gets those that follow each other in their order: side by side they came half as fast.
+    cdef Py_ssize_t d, h, count = 0, pixel = job.grads.strides[4]
+    for d in range(first_new(&job.depth, at.d, 0), row.depth_count):
+        for h in range(first_new(&job.height, at.h, 0), row.height_count):
             if count < ASKED_ROWS:
                 asked[count] = (row.grads + d * job.grads.strides[2] + h * job.grads.strides[3]
-                                + ahead)
+                                + span.y0 * pixel + ahead)
                 count += 1
-    return count
+    fused.asked_rows, fused.joined = count, 1
+    if count > 1 and not fused.near and are_joined(asked, count, (span.y1 - span.y0) * pixel):
+        fused.asked_rows, fused.joined = 1, count
 
 
 cdef void sum_fused(const Job *job, int dtype, const FusedRows *fused, const Span *span,
@@ -116,7 +112,9 @@ cdef void fuse_rows(const Job *job, const Workspace *space, const Span *span, co
             return
         all_products(job, &row, row.grads + origin, rows, weights)
         fused.weight = <const float *> weights
-        fused.asked_rows = ask_rows(job, &row, at, origin + ahead, asked) if ahead else 0
+        fused.asked_rows = 0
+        if ahead:
+            ask_rows(job, &row, at, span, ahead, asked, fused)
         fused.extent = job.width.extent
         if job.kernel == WINDOWS:
             fused.extent = (job.grads_extents[2] - span.y0) * job.pixel

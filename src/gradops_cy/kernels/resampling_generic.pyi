@@ -83,6 +83,7 @@ class Resampling:
         task_columns: int,
         tasks: int,
         ahead: int,
+        rows_ahead: int,
         touches: bool,
         streams: bool,
         boxes: bool,

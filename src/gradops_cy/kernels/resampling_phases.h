@@ -118,7 +118,8 @@ INLINE void sum_phases_for(const int dtype, const int scale, const int before, c
     reduce_phases(dtype, scale, row, splat, rows, job->weight, offset, phase)
 #define SUM() sum_phase_taps(scale, before, taps, chains, weight, last, here, next)
     for (ptrdiff_t i = 0; i < job->count; i++) {
-        ptrdiff_t x = x0, offset = (x - job->origin) * scale * size + i * job->row_step;
+        const ptrdiff_t row_begin = i * job->row_step;
+        ptrdiff_t x = x0, offset = (x - job->origin) * scale * size + row_begin;
         const float *weight = x ? job->taps + set : job->taps;
         char *dst = result + i * job->dst_step;
 #pragma GCC unroll 8
@@ -127,8 +128,7 @@ INLINE void sum_phases_for(const int dtype, const int scale, const int before, c
         if (x + LANES_F32 <= extent) REDUCE(offset, here);
         else reduce_last_phases(dtype, scale, job, offset, (extent - x) * scale, here);
         for (; x < x1 && x + 2 * LANES_F32 <= extent; x += LANES_F32, dst += LANES_F32 * size) {
-            for (ptrdiff_t r = 0; r < job->asked_rows; r++)
-                prefetch_ahead(job->asked[r] + offset, job->near, bytes);
+            ask_for_block(job, row_begin, offset - row_begin, bytes);
             offset += bytes;
             REDUCE(offset, next);
             if (dtype == F32 && job->streams) STREAM_VECTOR(dst, SUM());
@@ -138,6 +138,7 @@ INLINE void sum_phases_for(const int dtype, const int scale, const int before, c
             for (int v = 0; v < scale; v++) last[v] = here[v], here[v] = next[v];
         }
         for (; x < x1; x += LANES_F32, dst += LANES_F32 * size) {
+            ask_for_block(job, row_begin, offset - row_begin, bytes);
             offset += bytes;
             if (x + LANES_F32 >= extent) weight = job->taps + 2 * set;
             reduce_last_phases(dtype, scale, job, offset, (extent - x - LANES_F32) * scale, next);
@@ -225,8 +226,7 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
             for (ptrdiff_t r = 0; r < rows; r++)
                 column += splat_f32(job->weight[r])
                           * load_first(dtype, job->row[r] + offset + y * size, left);
-            for (ptrdiff_t r = 0; r < job->asked_rows; r++)
-                prefetch_ahead(job->asked[r] + offset + y * size, job->near, 1);
+            ask_for_block(job, offset, y * size, LANES_F32 * size);
             spread_column(spread, column, part);
 #pragma GCC unroll 8
             for (int p = 0; p < spread; p++)

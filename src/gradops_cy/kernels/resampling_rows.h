@@ -90,11 +90,12 @@ INLINE void NAME(add_rows_of)(int dtype, const char *const *row, const REAL *wei
 }
 
 /* The same for two results that share the rows, each of which is read once. What is `ahead` is asked for a
- * block `at_once`, or with each vector. Pointers and weights are copied: what is stored could change them,
- * and they would be loaded again for every block. */
+ * block `at_once`, or with each vector, unless something else is asked for `meanwhile`. Pointers and
+ * weights are copied: what is stored could change them, and they would be loaded again for every block. */
 INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *const *weight,
                                 ptrdiff_t rows, ptrdiff_t ahead, const int at_once, int joined,
-                                ptrdiff_t n, REAL *const *dst, int add, int add_next) {
+                                Asking *meanwhile, ptrdiff_t n, REAL *const *dst, int add,
+                                int add_next) {
     ptrdiff_t size = element_size(dtype), step = 2 * LANES * size, j = 0;
     const char *src[ROWS_OF_A_PLANE];
     VEC w[ROWS_OF_A_PLANE], w_next[ROWS_OF_A_PLANE];
@@ -109,7 +110,8 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
         for (int v = 0; v < 4; v++) sum[v] = next[v] = (VEC){0};
         if (add) NAME(take_pairs)(dtype, 2, first + j, sum);
         if (add_next) NAME(take_pairs)(dtype, 2, second + j, next);
-        if (at_once && ahead) prefetch_rows(src, rows, joined, j * size, ahead, 2 * step);
+        if (at_once && meanwhile) ask_on(meanwhile);
+        else if (at_once && ahead) prefetch_rows(src, rows, joined, j * size, ahead, 2 * step);
 #pragma GCC unroll 8
         for (ptrdiff_t r = 0; r < rows; r++)
             for (int v = 0; v < 2; v++) {
@@ -141,15 +143,16 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
 /* The counts of whole scales are constants here too, and whether there is something to go on from. For
  * bfloat16 a test with each vector takes as long as its conversion. */
 INLINE void NAME(add_shared_of)(int dtype, const char *const *row, const REAL *const *weight,
-                                ptrdiff_t rows, ptrdiff_t ahead, ptrdiff_t n, REAL *const *dst,
-                                const int *add) {
+                                ptrdiff_t rows, ptrdiff_t ahead, Asking *meanwhile, ptrdiff_t n,
+                                REAL *const *dst, const int *add) {
 #define ADD(rows, add, add_next)                                                                   \
     do {                                                                                           \
-        if (dtype == BF16 || joined) ADD_ASKING(1, rows, add, add_next);                           \
+        if (dtype == BF16 || joined || meanwhile) ADD_ASKING(1, rows, add, add_next);              \
         else ADD_ASKING(0, rows, add, add_next);                                                   \
     } while (0)
 #define ADD_ASKING(at_once, rows, add, add_next)                                                   \
-    NAME(add_shared_in)(dtype, row, weight, rows, ahead, at_once, joined, n, dst, add, add_next)
+    NAME(add_shared_in)(dtype, row, weight, rows, ahead, at_once, joined, meanwhile, n, dst, add,  \
+                        add_next)
     const int joined = ahead && are_joined(row, rows, n * element_size(dtype));
     int goes_on = add[0] && !add[1];
     if (rows == 1 && !add[0] && !add[1]) ADD(1, 0, 0);

@@ -28,7 +28,7 @@ cdef Py_ssize_t shared_rows(const Job *job, Py_ssize_t h, Py_ssize_t following,
 
 cdef void load_shared(const Job *job, const Row *row, const Row *following, Py_ssize_t carried,
                       Py_ssize_t shared, Py_ssize_t y0, Py_ssize_t n, char *loaded,
-                      char *carry) noexcept nogil:
+                      char *carry, Asking *meanwhile) noexcept nogil:
     # The first n elements from column y0 on: loaded = `row` reduced, on from what it holds of the
     # `carried` first rows of diff_dst; carry = the `shared` last ones reduced for the next row.
     cdef const char *rows[ROWS_OF_A_PLANE]
@@ -56,5 +56,6 @@ cdef void load_shared(const Job *job, const Row *row, const Row *following, Py_s
                      job.grads.strides[2], row.depth_weights, row.depth_count, r, count, rows,
                      weights[1])
         add[0], add[1] = own + r > 0, r > 0
-        add_shared_rows(job.load_dtype, rows, both, count, job.ahead, n, dst, add)
+        add_shared_rows(job.load_dtype, rows, both, count, job.ahead, meanwhile, n, dst,
+                        add)
         r += count

@@ -13,13 +13,14 @@
 #define GRADOPS_RESAMPLING_SLIDING_H
 
 /* A row of the result: the rows of diff_dst that touch it, of which those from `asked` on are asked for
- * `ahead` bytes before they are loaded; the tables of the width, and its extent; bytes between columns.
- * Channels of more than one block take turns after `piece` columns of the result. With `streams`, these are
- * whole lines and go past the caches. */
+ * `ahead` bytes before they are loaded, unless something else is asked for `meanwhile`; the tables of
+ * the width, and its extent; bytes between columns. Channels of more than one block take turns after
+ * `piece` columns of the result. With `streams`, these are whole lines and go past the caches. */
 typedef struct {
     const char *const *row;
     const float *row_weight;
     ptrdiff_t rows, asked, ahead;
+    Asking *meanwhile;
     const ptrdiff_t *start, *first;
     const float *weight;
     ptrdiff_t extent, lanes, piece, step, dst_step;
@@ -75,6 +76,10 @@ INLINE void reduce_column(const int dtype, const int vectors, const int whole, c
         take_vectors(dtype, vectors, whole, row[r] + offset, n, part);
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) sum[v] += row_weight[r] * part[v];
+    }
+    if (job.meanwhile) {
+        ask_on(job.meanwhile);
+        return;
     }
     for (ptrdiff_t r = job.asked; r < rows; r++) prefetch_ahead(row[r] + offset, job.ahead, bytes);
 }

@@ -15,6 +15,8 @@ cdef void run_sliding(const Job *job, const Workspace *space, Stage *stage, Py_s
     cdef Py_ssize_t step = job.result.strides[4], h, x, end
     cdef bint staging
     cdef SlidingRow sliding
+    cdef Py_ssize_t columns = columns_end(job, x1 - 1) - job.width.start[x0]
+    cdef Asking asking
     cdef char *dst
     cdef Row row
     sliding.row, sliding.row_weight = rows, <float *> weights
@@ -22,6 +24,7 @@ cdef void run_sliding(const Job *job, const Workspace *space, Stage *stage, Py_s
     sliding.weight, sliding.ahead = <const float *> job.weights, job.ahead
     sliding.lanes, sliding.step = lanes, job.grads.strides[4]
     sliding.extent = job.width.extent
+    sliding.meanwhile = &asking if asks_rows(job, lanes, columns) else NULL
     sliding.piece = max(<Py_ssize_t> 1, SLIDING_BYTES * job.width.extent
                         // (job.grads_extents[2] * lanes * job.load_size))
     for h in range(h0, h1):
@@ -31,7 +34,9 @@ cdef void run_sliding(const Job *job, const Workspace *space, Stage *stage, Py_s
         sliding.dst_step = pixel if staging else step
         sliding.rows = sliding.asked = all_products(job, &row, row.grads, rows, weights)
         if job.ahead:
-            sliding.asked = first_new(&job.height, h) * row.depth_count if h > h0 else 0
+            sliding.asked = first_new(&job.height, h, h0) * row.depth_count
+        if sliding.meanwhile != NULL:
+            asking = ask_for_rows(job, n, c0, d, h, h0, h1, columns * blocks_of(lanes, ASKING_LANES))
         x = x0
         while x < x1:
             end = min(x1, x + most)

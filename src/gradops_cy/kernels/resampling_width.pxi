@@ -91,7 +91,8 @@ cdef Py_ssize_t load_group(const Job *job, Workspace *space, Row *rows, Row *fol
         if shares:
             if job.touches:
                 touch_rows(job, &rows[i], y0, n, carried)
-            load_shared(job, &rows[i], following, carried, shared, y0, n, loaded, space.carried)
+            load_shared(job, &rows[i], following, carried, shared, y0, n, loaded, space.carried,
+                        NULL)
         else:
             load_positions(job, space, &rows[i], job.pixel, y0, chunk[CHUNK_END], loaded)
         carried = shared

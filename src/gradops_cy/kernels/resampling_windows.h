@@ -137,9 +137,7 @@ INLINE ptrdiff_t sum_window_run(const int dtype, const int vectors, const int pa
             apart = block[2] - block[0];
             count = job->extent - first - apart >= whole ? 2 : 1;
         }
-        for (ptrdiff_t r = 0; r < job->asked_rows; r++)
-            prefetch_ahead(job->asked[r] + row + block[0] * size, job->near,
-                           count / parts * job->advance);
+        ask_for_block(job, row, block[0] * size, count / parts * job->advance);
         sum[0] = sum[1] = (vec_f32){0};
         if (count == 2 && (parts == 1 || job->extent - first - apart >= whole)) {
             REDUCE(2, first, window);
