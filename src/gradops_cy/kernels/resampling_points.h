@@ -80,8 +80,12 @@ INLINE void put_pair(const int dtype, const int streams, const PointRow *row, co
         else store_pair_f32(dtype, pair, dst);
 }
 
-INLINE void put_vector(const int dtype, const PointRow *row, vec_f32 x, char *dst, ptrdiff_t n) {
-    for (ptrdiff_t i = 0; i < row->rows; i++) store_first(dtype, x, dst + i * row->step, n);
+/* The first n elements of one; with `streams` all of them. */
+INLINE void put_vector(const int dtype, const int streams, const PointRow *row, vec_f32 x, char *dst,
+                       ptrdiff_t n) {
+    for (ptrdiff_t i = 0; i < row->rows; i++, dst += row->step)
+        if (dtype == F32 && streams) STREAM_VECTOR(dst, x);
+        else store_first(dtype, x, dst, n);
 }
 
 /* Zeros; with `streams` whole lines of them. */
@@ -103,7 +107,7 @@ INLINE void put_points_for(const int dtype, const int streams, const int one, co
         put_pair(dtype, streams, row, pair, dst);
     }
     for (; n > 0; n -= LANES_F32, block += POINT_BLOCK, dst += bytes)
-        put_vector(dtype, row, point_block(dtype, one, row, block), dst, n);
+        put_vector(dtype, streams, row, point_block(dtype, one, row, block), dst, n);
 }
 
 /* `pixel` channels of a position, reduced, times its weight, `offset` bytes into the rows. */
@@ -123,8 +127,8 @@ INLINE void put_position(const int dtype, const int streams, const int one, cons
         put_pair(dtype, streams, row, sum, dst);
     }
     for (; pixel > 0; pixel -= LANES_F32, offset += bytes, dst += bytes)
-        put_vector(dtype, row, of_position * reduce_points(dtype, one, row, offset, pixel) + zero, dst,
-                   pixel);
+        put_vector(dtype, streams, row,
+                   of_position * reduce_points(dtype, one, row, offset, pixel) + zero, dst, pixel);
 }
 
 INLINE void put_positions_for(const int dtype, const int streams, const int one, const PointRow *row,
