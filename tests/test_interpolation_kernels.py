@@ -9,6 +9,7 @@ from gradops_cy import (
     _arrays,
     _interpolation_call,
     _processor,
+    _resampling_fetching,
     interpolate_backward,
 )
 from tests import forced
@@ -118,3 +119,45 @@ def test_points_past_the_caches(monkeypatch, src, dst, channels, lines, data_for
         assert (room[first + count :] == 7).all()
         results.append(out.tobytes())
     assert results[0] == results[1]
+
+
+@every_narrow_dtype
+@every_format
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("channels", [1, 3, 11])
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [
+        ((30, 40), (41, 52)),
+        ((20, 30), (30, 45)),
+        ((9, 150), (14, 225)),
+        ((6, 20), (90, 60)),
+        ((3, 8, 33), (27, 40, 45)),
+        ((7, 4, 20), (9, 7, 33)),
+        ((25, 20), (11, 9)),
+    ],
+)
+def test_windows_by_groups(monkeypatch, src, dst, channels, spread, data_format, dtype):
+    """Rows are summed together, gathered and streamed, planes take turns: always the same bits."""
+    shape, of_dst = shapes_of(data_format, channels, src, dst)
+    dy = np.random.default_rng(0).standard_normal(of_dst).astype(DTYPES[dtype])
+    results = []
+    for name, streams, fetch, threads in (
+        ("rows", False, 1 << 60, 1),
+        ("windows", False, 1 << 60, 2),
+        ("windows", True, 0, 1),
+    ):
+        monkeypatch.setattr(_processor, "past_the_caches", lambda *_, past=streams: past)
+        monkeypatch.setattr(_resampling_fetching, "_FETCH_BYTES", fetch)
+        forced.resampling_kernel(monkeypatch, name)
+        room = np.full((*shape[:-1], shape[-1] + 5), 7, DTYPES[dtype])
+        out = room[..., : shape[-1]] if spread else np.empty(shape, DTYPES[dtype])
+        keywords = {"mode": "linear", "data_format": data_format, "num_threads": threads}
+        try:
+            interpolate_backward(shape, dy, **keywords, out=out)
+        except StopIteration:  # neither its tables nor the tier have this problem
+            continue
+        assert (room[..., shape[-1] :] == 7).all()
+        results.append(out.tobytes())
+    assert len(results) in (1, 3)
+    assert len(set(results)) == 1

@@ -51,7 +51,7 @@ _PLANE_GROUPS = 4
 THREAD_ELEMENTS = 1 << 15
 # The elements of a row from which on windows of narrow vectors do not pay: they take a permutation
 # for each register.
-_LONG_ROW = 48
+_LONG_ROW = 200
 
 # Nanoseconds of the kernels of positions and planes for each thing that they do, as fitted to the
 # times of thousands of drawn problems on Zen 5, with vectors of 64 and of 32 bytes: within a fifth
@@ -60,8 +60,8 @@ _LONG_ROW = 48
 _NANOSECONDS = {
     16: {
         # A row of the result, its blocks, those for each row of diff_dst, and for each tap.
-        "windows": (2.2, 4.4, 0.8, 0.35),
-        "windows alike": (4.7, 1.1, 0.7, 1.0),  # of rows whose blocks have one pattern
+        "windows": (1.3, 1.5, 1.0, 0.46),
+        "windows alike": (2.9, 0.2, 1.45, 0.66),  # of rows whose blocks have one pattern
         "width": (15.0, 1.9, 0.55, 1.2),
         "phases": (2.0, 0.75, 0.45, 0.0),
         "spread": (2.6, 0.65, 0.3, 0.0),  # phases where the width shrinks
@@ -71,8 +71,8 @@ _NANOSECONDS = {
         "planes": (160.0, 23.0, 2.1, 0.6),
     },
     8: {
-        "windows": (2.8, 3.8, 0.7, 0.3),
-        "windows alike": (5.2, 0.35, 0.55, 1.3),
+        "windows": (1.9, 1.25, 0.9, 0.65),
+        "windows alike": (3.0, 0.55, 1.2, 0.65),
         "width": (16.0, 2.2, 0.5, 0.5),
         "phases": (2.5, 0.5, 0.4, 0.0),
         "spread": (1.0, 1.1, 0.3, 0.0),

@@ -53,8 +53,11 @@ _SHARED_SCALE = 8
 # Elements of a row of diff_dst and of the result up to which one axis is folded with the channels:
 # longer ones are better read one by one.
 _FOLDED_ROW = 2048
-# The fewest planes that the kernels of phases and windows take by turns.
-_FEW_PLANES = 4
+# Elements loaded and stored of the planes that the kernels of phases and of windows take by turns,
+# and the fewest planes. Windows gain more by it: what the blocks of a row need is set up for each
+# row, or once for all planes. They leave so many tasks, or tasks that are worth a thread.
+_TURNS_OF_PHASES, _FEW_PLANES_OF_PHASES = 1 << 13, 4
+_TURNS_OF_WINDOWS, _FEW_PLANES_OF_WINDOWS, _TASKS_OF_WINDOWS = 1 << 15, 2, 8
 # Elements loaded and stored by one task, about.
 _TASK_ELEMENTS = 1 << 16
 # Bytes of a cache in which rows stay that several rows of the result touch, and the fewest rows of
@@ -64,7 +67,7 @@ _FEW_ROWS = 3
 # How much larger diff_dst may be where the kernel of widths stores past the caches, and the
 # elements, in the type that computes, gathered to do so.
 _STREAM_GROWTH = 4
-_STAGE_ELEMENTS = 2048
+_STAGE_ELEMENTS = 4096
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -201,12 +204,16 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
         # halves, which take longer to sum than to load, and always for those of phases.
         spreads = phases is not None and phases.spread > 1
-        most = _STREAM_GROWTH if itemsize == 4 or spreads else 0 if fused else 1
+        most = 1
+        if itemsize == 4 or spreads or (width and fused):
+            most = _STREAM_GROWTH
+        elif phases:
+            most = 0
         streams = streams and dst <= most * src
     if width:
         lanes = pixel
         elements = width.elements
-        if streams and not fused:
+        if streams:
             elements = max(elements, _STAGE_ELEMENTS)
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
         chunks = len(width.chunks) // _kernels.CHUNK_WORDS
@@ -232,8 +239,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     rows = planes // pixel * problem.src[0] * problem.src[1]
     rows_in_cache, task_columns, planes_at_once = 1, problem.src[2], 1
     if fused and innermost == "width" and chunks == 1:
-        at_once = min(problem.channels, _BLOCK_ELEMENTS // (src + dst))
-        planes_at_once = at_once if at_once >= _FEW_PLANES else 1
+        planes_at_once = _planes_at_once(problem, windows=width is not None)
     if kernel == "planes":
         task_rows = lanes * max(1, _TASK_ELEMENTS // (lanes * (src + dst)))
         tasks = -(-planes // task_rows)
@@ -329,6 +335,19 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             **tables,
         ),
     )
+
+
+def _planes_at_once(problem: ResampleProblem, *, windows: bool) -> int:
+    """Return how many planes take turns, row by row."""
+    plane = math.prod(problem.src) + math.prod(problem.dst)
+    if windows:
+        most, few = _TURNS_OF_WINDOWS // plane, _FEW_PLANES_OF_WINDOWS
+        share = problem.batch * problem.channels // _TASKS_OF_WINDOWS
+        most = min(most, max(THREAD_ELEMENTS // plane, share))
+    else:
+        most, few = _TURNS_OF_PHASES // plane, _FEW_PLANES_OF_PHASES
+    at_once = min(problem.channels, most)
+    return at_once if at_once >= few else 1
 
 
 def _past_the_caches(problem: ResampleProblem) -> bool:

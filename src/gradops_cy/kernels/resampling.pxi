@@ -32,7 +32,7 @@ cdef extern from "resampling.h" nogil:
     enum:
         ASKED_RUNS, ASKING_LANES
     ctypedef struct Asking:
-        const char *run[8]  # ASKED_RUNS
+        const char *run[16]  # ASKED_RUNS
         Py_ssize_t runs, bytes, each, current, place
     void add_shared_rows(int dtype, const char **row, const void **weight, Py_ssize_t rows,
                          Py_ssize_t ahead, Asking *meanwhile, Py_ssize_t n, char **dst,
@@ -265,10 +265,10 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
 include "resampling_passes.pxi"
 include "resampling_shared.pxi"
 include "resampling_width.pxi"
+include "resampling_asking.pxi"
 include "resampling_fused.pxi"
 include "resampling_points.pxi"
 include "resampling_boxes.pxi"
-include "resampling_asking.pxi"
 include "resampling_sliding.pxi"
 include "resampling_channels.pxi"
 include "resampling_planes.pxi"

@@ -8,6 +8,18 @@ cdef Py_ssize_t first_new(const Axis *axis, Py_ssize_t x, Py_ssize_t x0) noexcep
     return max(<Py_ssize_t> 0, axis.start[x - 1] + run_of(axis, x - 1) - axis.start[x])
 
 
+cdef Asking no_asking() noexcept nogil:
+    cdef Asking asking
+    asking.runs = asking.bytes = asking.each = asking.current = asking.place = 0
+    return asking
+
+
+cdef void share_runs(Asking *asking, Py_ssize_t times) noexcept nogil:
+    # All runs are asked for in so many times, whole lines at a time.
+    if asking.bytes > 0 and times > 0:
+        asking.each = (asking.runs * asking.bytes // times + 63) // 64 * 64
+
+
 cdef bint asks_rows(const Job *job, Py_ssize_t lanes, Py_ssize_t columns) noexcept nogil:
     # Whether whole rows are read, which follow each other in memory.
     cdef Py_ssize_t pixel = lanes * job.load_size
@@ -21,8 +33,7 @@ cdef Asking ask_for_rows(const Job *job, Py_ssize_t n, Py_ssize_t c, Py_ssize_t 
     # is alone lies the next image; of several, the next one in turn is another depth's.
     cdef Py_ssize_t step = job.grads.strides[3], on = 0, first = h0, skip, p, p0
     cdef const char *base
-    cdef Asking asking
-    asking.runs = asking.current = asking.place = asking.each = 0
+    cdef Asking asking = no_asking()
     if job.depth.extent == 1:
         first = 0
         on = job.rows_ahead * step * max(<Py_ssize_t> 1, job.grads_extents[1] // job.height.extent)
@@ -38,6 +49,5 @@ cdef Asking ask_for_rows(const Job *job, Py_ssize_t n, Py_ssize_t c, Py_ssize_t 
     for p in range(p0, min(run_of(&job.depth, d), p0 + ASKED_RUNS)):
         asking.run[asking.runs] = base + p * job.grads.strides[2]
         asking.runs += 1
-    if asking.bytes > 0:
-        asking.each = (asking.runs * asking.bytes // blocks + 63) // 64 * 64
+    share_runs(&asking, blocks)
     return asking

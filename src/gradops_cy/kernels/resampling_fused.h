@@ -6,9 +6,9 @@
 
 enum { FUSED_ROWS = 64 /* rows that are reduced at once */ };
 
-/* `count` rows of the result: each takes the same `rows` of diff_dst, which lie row_step bytes further on
- * for the next one, and so does what is `asked` for meanwhile. Phases count positions of the result:
- * rows have `extent` and begin at `origin`; their taps' weights are those of [first, middle and last
+/* `count` rows of the result, from dst on: each takes the same `rows` of diff_dst, which lie row_step bytes
+ * further on for the next one, and so does what is `asked` for meanwhile. Phases count positions of the
+ * result: rows have `extent` and begin at `origin`; their taps' weights are those of [first, middle and last
  * vector of a row][tap][lane], and zero where a tap lies outside. Windows count elements of diff_dst, from
  * where rows begin on, of which they are the first to read `advance` bytes for each vector. */
 typedef struct {
@@ -16,9 +16,11 @@ typedef struct {
     const float *weight, *taps;
     ptrdiff_t rows, asked_rows, origin, extent, advance;
     ptrdiff_t count, row_step, dst_step;
-    ptrdiff_t joined; /* rows that a row asked for stands for, which follow each other in memory */
-    int near;    /* NEAR, where what is asked for goes to the first-level cache, or 0 */
-    int streams; /* results of whole lines go past the caches: of float32, or spread far */
+    char *dst;
+    ptrdiff_t joined;  /* rows that a row asked for stands for, which follow each other in memory */
+    Asking *meanwhile; /* what windows ask for instead, a time for each block, or NULL */
+    int near;          /* NEAR, where what is asked for goes to the first-level cache, or 0 */
+    int streams;       /* results of whole lines go past the caches: of float32, or spread far */
 } FusedRows;
 
 /* Asks for the share of a block of a row of the result, which reads `bytes` of each row, `offset` bytes

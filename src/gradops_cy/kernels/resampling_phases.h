@@ -105,7 +105,7 @@ INLINE vec_f32 sum_phase_taps(const int scale, const int before, const int taps,
 /* `fixed` rows stay in registers; 0 for any number. */
 INLINE void sum_phases_for(const int dtype, const int scale, const int before, const int taps,
                            const int chains, const int fixed, const FusedRows *job, ptrdiff_t x0,
-                           ptrdiff_t x1, char *result) {
+                           ptrdiff_t x1) {
     const ptrdiff_t size = element_size(dtype), bytes = scale * LANES_F32 * size;
     const ptrdiff_t extent = job->extent, rows = fixed ? fixed : job->rows, set = taps * LANES_F32;
     vec_f32 last[8] = {{0}}, here[8], next[8], held_weight[4];
@@ -121,7 +121,7 @@ INLINE void sum_phases_for(const int dtype, const int scale, const int before, c
         const ptrdiff_t row_begin = i * job->row_step;
         ptrdiff_t x = x0, offset = (x - job->origin) * scale * size + row_begin;
         const float *weight = x ? job->taps + set : job->taps;
-        char *dst = result + i * job->dst_step;
+        char *dst = job->dst + i * job->dst_step;
 #pragma GCC unroll 8
         for (int v = 0; v < scale; v++) last[v] = (vec_f32){0};
         if (before && x) REDUCE(offset - bytes, last);
@@ -153,11 +153,9 @@ INLINE void sum_phases_for(const int dtype, const int scale, const int before, c
 
 /* dst[x - x0] = the sum of position x, x0 <= x < x1, from rows of `scale` columns for each, and as much of
  * the next rows. x0 is a multiple of LANES. */
-static void sum_phases(int dtype, int scale, int taps, const FusedRows *job, ptrdiff_t x0, ptrdiff_t x1,
-                       char *dst) {
+static void sum_phases(int dtype, int scale, int taps, const FusedRows *job, ptrdiff_t x0, ptrdiff_t x1) {
 #define SUM(dtype, scale, before, taps, rows)                                                      \
-    sum_phases_for(dtype, scale, before, taps, WIDTH_LANES && scale > 2 ? scale / 2 : 1, rows, job, x0, \
-                   x1, dst)
+    sum_phases_for(dtype, scale, before, taps, WIDTH_LANES && scale > 2 ? scale / 2 : 1, rows, job, x0, x1)
 #define BY_TAPS(dtype, scale, rows)                                                                \
     do {                                                                                           \
         if (taps == scale) SUM(dtype, scale, 0, scale, rows);                                      \
@@ -212,14 +210,14 @@ INLINE void spread_column(const int spread, vec_f32 column, vec_f32 *part) {
 /* `fixed` as above. The taps are the weights of each lane, and words of ones where it has any. Rows that
  * read the same are stored `together`. */
 INLINE void spread_phases_for(const int dtype, const int spread, const int fixed, const int together,
-                              const FusedRows *job, ptrdiff_t columns, char *result) {
+                              const FusedRows *job, ptrdiff_t columns) {
     const ptrdiff_t size = element_size(dtype), rows = fixed ? fixed : job->rows;
     const ptrdiff_t count = together ? job->count : 1;
     const vec_f32 weight = *(const vec_f32 *)job->taps, zero = {0};
     const indices_f32 used = *(const indices_f32 *)(job->taps + LANES_F32);
     for (ptrdiff_t i = 0; i < job->count; i += count) {
         const ptrdiff_t offset = i * job->row_step;
-        char *dst = result + i * job->dst_step;
+        char *dst = job->dst + i * job->dst_step;
         for (ptrdiff_t y = 0; y < columns; y += LANES_F32) {
             const ptrdiff_t left = columns - y;
             vec_f32 column = {0}, part[8];
@@ -254,12 +252,12 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
 }
 
 /* dst[x] = the weight of x times column x / spread, x < columns * spread, and as much of the next rows. */
-static void spread_phases(int dtype, int spread, const FusedRows *job, ptrdiff_t columns, char *dst) {
+static void spread_phases(int dtype, int spread, const FusedRows *job, ptrdiff_t columns) {
 #define SPREAD(dtype, spread)                                                                      \
     do {                                                                                           \
-        if (job->rows != 1) spread_phases_for(dtype, spread, 0, 0, job, columns, dst);             \
-        else if (job->row_step) spread_phases_for(dtype, spread, 1, 0, job, columns, dst);         \
-        else spread_phases_for(dtype, spread, 1, 1, job, columns, dst);                            \
+        if (job->rows != 1) spread_phases_for(dtype, spread, 0, 0, job, columns);             \
+        else if (job->row_step) spread_phases_for(dtype, spread, 1, 0, job, columns);         \
+        else spread_phases_for(dtype, spread, 1, 1, job, columns);                            \
     } while (0)
 #define BY_SPREAD(dtype)                                                                           \
     do {                                                                                           \

@@ -110,7 +110,7 @@ INLINE void NAME(add_shared_in)(int dtype, const char *const *row, const REAL *c
         for (int v = 0; v < 4; v++) sum[v] = next[v] = (VEC){0};
         if (add) NAME(take_pairs)(dtype, 2, first + j, sum);
         if (add_next) NAME(take_pairs)(dtype, 2, second + j, next);
-        if (at_once && meanwhile) ask_on(meanwhile);
+        if (at_once && meanwhile) ask_on(meanwhile, 1);
         else if (at_once && ahead) prefetch_rows(src, rows, joined, j * size, ahead, 2 * step);
 #pragma GCC unroll 8
         for (ptrdiff_t r = 0; r < rows; r++)

@@ -78,7 +78,7 @@ INLINE void reduce_column(const int dtype, const int vectors, const int whole, c
         for (int v = 0; v < vectors; v++) sum[v] += row_weight[r] * part[v];
     }
     if (job.meanwhile) {
-        ask_on(job.meanwhile);
+        ask_on(job.meanwhile, 1);
         return;
     }
     for (ptrdiff_t r = job.asked; r < rows; r++) prefetch_ahead(row[r] + offset, job.ahead, bytes);

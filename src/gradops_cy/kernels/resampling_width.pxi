@@ -103,8 +103,8 @@ cdef Py_ssize_t load_group(const Job *job, Workspace *space, Row *rows, Row *fol
     return carried
 
 
-cdef void sum_group(const Job *job, const Workspace *space, const Row *rows, int count,
-                    const Py_ssize_t *chunk, Stage *stage) noexcept nogil:
+cdef void sum_side_by_side(const Job *job, const Workspace *space, const Row *rows, int count,
+                           const Py_ssize_t *chunk, Stage *stage) noexcept nogil:
     # The width pass of `count` rows of the result side by side, the columns of one chunk.
     cdef Py_ssize_t pixel = job.pixel, x0 = chunk[CHUNK_FIRST], x1 = chunk[CHUNK_LAST]
     cdef Py_ssize_t n = (x1 - x0) * pixel
@@ -148,7 +148,7 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
         count = <int> min(job.group, left)
         carried = load_group(job, &space, rows, &following, &at, count, left, chunk, shares,
                              carried)
-        sum_group(job, &space, rows, count, chunk, &stage)
+        sum_side_by_side(job, &space, rows, count, chunk, &stage)
         left -= count
         # The row that was begun is the next group's first.
         if carried and job.group == 1:

@@ -115,19 +115,16 @@ INLINE void take_steps(const int deals, const int parts, int steps, const int32_
     }
 }
 
-/* The blocks from `block` on that have the same pattern, of `n` positions in all: two at a time, or the two
- * parts of one, for what they have in common. That stays in registers where steps are `fixed`, not 0.
- * Returns how many blocks that were. */
-INLINE ptrdiff_t sum_window_run(const int dtype, const int vectors, const int parts, const int fixed,
-                                const FusedRows *job, const ptrdiff_t *block, const int32_t *pattern,
-                                ptrdiff_t step, ptrdiff_t row, ptrdiff_t n, char *dst) {
-    const int deals = dtype == BF16 && vectors == 2, steps = fixed ? fixed : pattern[MOST];
+/* The blocks of a row from `block` on that have the same pattern, of `n` positions in all: two at a time, or
+ * the two parts of one, for what they have in common. Their windows begin `base` behind the blocks, and the
+ * second part `apart` behind the first. Returns how many positions that were, in whole blocks. */
+INLINE ptrdiff_t sum_window_row(const int dtype, const int vectors, const int parts, const int steps,
+                                const FusedRows *job, const ptrdiff_t *block, const WindowStep *taken,
+                                ptrdiff_t base, ptrdiff_t apart, ptrdiff_t row, ptrdiff_t n, char *dst) {
+    const int deals = dtype == BF16 && vectors == 2;
     const ptrdiff_t size = element_size(dtype), same = block[1], whole = vectors * LANES_F32;
-    const ptrdiff_t base = pattern[BASES];
-    ptrdiff_t j = 0, apart = parts == 2 ? pattern[BASES + 1] - base : 0;
-    WindowStep taken[2 * WINDOW_STEPS];
+    ptrdiff_t j = 0;
     vec_f32 sum[2], window[2][WINDOW_VECTORS];
-    take_steps(deals, parts, steps, pattern, step, taken);
 #define REDUCE(count, from, windows)                                                               \
     reduce_windows(dtype, vectors, deals, count, job, from, apart, row, windows)
     do {
@@ -137,7 +134,8 @@ INLINE ptrdiff_t sum_window_run(const int dtype, const int vectors, const int pa
             apart = block[2] - block[0];
             count = job->extent - first - apart >= whole ? 2 : 1;
         }
-        ask_for_block(job, row, block[0] * size, count / parts * job->advance);
+        if (job->meanwhile) ask_on(job->meanwhile, count / parts);
+        else ask_for_block(job, row, block[0] * size, count / parts * job->advance);
         sum[0] = sum[1] = (vec_f32){0};
         if (count == 2 && (parts == 1 || job->extent - first - apart >= whole)) {
             REDUCE(2, first, window);
@@ -174,35 +172,58 @@ INLINE ptrdiff_t sum_window_run(const int dtype, const int vectors, const int pa
         block += 2 * (count / parts);
     } while (j < n && block[1] == same);
 #undef REDUCE
-    return j / LANES_F32;
+    return j;
 }
 
-INLINE void sum_windows_for(const int dtype, const int vectors, const int parts,
-                            const FusedRows *job, const ptrdiff_t *blocks, const int32_t *patterns,
-                            ptrdiff_t step, ptrdiff_t n, char *result) {
-    const ptrdiff_t size = element_size(dtype);
-#define RUN(steps)                                                                                 \
-    sum_window_run(dtype, vectors, parts, steps, job, block, pattern, step, row, n - j, dst + j * size)
-    for (ptrdiff_t i = 0; i < job->count; i++) {
-        const ptrdiff_t row = i * job->row_step, *block = blocks;
-        char *dst = result + i * job->dst_step;
-        for (ptrdiff_t j = 0, done; j < n; j += done * LANES_F32, block += 2 * done) {
-            const int32_t *pattern = patterns + block[1];
-            if (pattern[MOST] == 2) done = RUN(2);
-            else if (pattern[MOST] == 3) done = RUN(3);
-            else if (parts == 1 && pattern[MOST] == 4) done = RUN(4);
-            else done = RUN(0);
-        }
+/* The same in the rows i0 <= i < i1 of each job, as many as it has. What they have in common stays in registers where steps are
+ * `fixed`, not 0. */
+INLINE ptrdiff_t sum_window_rows(const int dtype, const int vectors, const int parts, const int fixed,
+                                 const FusedRows *job, ptrdiff_t jobs, ptrdiff_t i0, ptrdiff_t i1,
+                                 const ptrdiff_t *block, const int32_t *pattern, ptrdiff_t step,
+                                 ptrdiff_t from, ptrdiff_t n) {
+    const int deals = dtype == BF16 && vectors == 2, steps = fixed ? fixed : pattern[MOST];
+    const ptrdiff_t base = pattern[BASES], apart = parts == 2 ? pattern[BASES + 1] - base : 0;
+    WindowStep taken[2 * WINDOW_STEPS];
+    ptrdiff_t done = 0;
+    take_steps(deals, parts, steps, pattern, step, taken);
+    for (; jobs > 0; jobs--, job++)
+        for (ptrdiff_t i = i0; i < MIN(i1, job->count); i++)
+            done = sum_window_row(dtype, vectors, parts, steps, job, block, taken, base, apart,
+                                  i * job->row_step, n - from,
+                                  job->dst + i * job->dst_step + from * element_size(dtype));
+    return done;
+}
+
+INLINE void sum_windows_for(const int dtype, const int vectors, const int parts, const FusedRows *job,
+                            ptrdiff_t jobs, ptrdiff_t i0, ptrdiff_t i1, const ptrdiff_t *block,
+                            const int32_t *patterns, ptrdiff_t step, ptrdiff_t n) {
+#define SUM(steps)                                                                                 \
+    sum_window_rows(dtype, vectors, parts, steps, job, jobs, i0, i1, block, pattern, step, j, n)
+    for (ptrdiff_t j = 0, done; j < n; j += done, block += 2 * (done / LANES_F32)) {
+        const int32_t *pattern = patterns + block[1];
+        if (pattern[MOST] == 2) done = SUM(2);
+        else if (pattern[MOST] == 3) done = SUM(3);
+        else if (parts == 1 && pattern[MOST] == 4) done = SUM(4);
+        else done = SUM(0);
     }
-#undef RUN
+#undef SUM
 }
 
-/* dst[j] = the sum of position j, j < n, and as much of the next rows; see sum_blocks. */
-static void sum_windows(int dtype, int vectors, int parts, const FusedRows *job,
-                        const ptrdiff_t *blocks, const int32_t *patterns, ptrdiff_t step, ptrdiff_t n,
-                        char *dst) {
+/* dst[j] = the sum of position j, j < n, and as much of the next rows, of every job; see sum_blocks. Rows are
+ * summed `together`, block by block, or those of one job one after the other. */
+static void sum_windows(int dtype, int vectors, int parts, const FusedRows *job, ptrdiff_t jobs,
+                        int together, const ptrdiff_t *blocks, const int32_t *patterns, ptrdiff_t step,
+                        ptrdiff_t n) {
 #define SUM(dtype, vectors, parts)                                                                 \
-    sum_windows_for(dtype, vectors, parts, job, blocks, patterns, step, n, dst)
+    do {                                                                                           \
+        if (together)                                                                              \
+            sum_windows_for(dtype, vectors, parts, job, jobs, 0, PTRDIFF_MAX, blocks, patterns,    \
+                            step, n);                                                              \
+        else                                                                                       \
+            for (ptrdiff_t i = 0; i < job->count; i++)                                             \
+                sum_windows_for(dtype, vectors, parts, job, 1, i, i + 1, blocks, patterns, step,   \
+                                n);                                                                \
+    } while (0)
 #define BY_SIZE(dtype)                                                                             \
     do {                                                                                           \
         if (parts == 2) SUM(dtype, 2, 2);                                                          \
@@ -217,11 +238,11 @@ static void sum_windows(int dtype, int vectors, int parts, const FusedRows *job,
 #undef SUM
 }
 #else
-static void sum_windows(int dtype, int vectors, int parts, const FusedRows *job,
-                        const ptrdiff_t *blocks, const int32_t *patterns, ptrdiff_t step, ptrdiff_t n,
-                        char *dst) {
-    (void)dtype, (void)vectors, (void)parts, (void)job, (void)blocks, (void)patterns, (void)step;
-    (void)n, (void)dst;
+static void sum_windows(int dtype, int vectors, int parts, const FusedRows *job, ptrdiff_t jobs,
+                        int together, const ptrdiff_t *blocks, const int32_t *patterns, ptrdiff_t step,
+                        ptrdiff_t n) {
+    (void)dtype, (void)vectors, (void)parts, (void)job, (void)jobs, (void)together, (void)blocks;
+    (void)patterns, (void)step, (void)n;
 }
 #endif
 
