@@ -1,8 +1,8 @@
 # The resampling kernels: every result element gathers the elements of diff_dst that touch it.
 # This file holds what a job is, where its rows lie, and how its tasks are run. What is done to rows
-# is in resampling_passes.pxi, with the kernel of rows, and resampling_shared.pxi; the others have files
-# of their own, resampling_channels.pxi, resampling_fused.pxi, resampling_planes.pxi and
-# resampling_width.pxi.
+# is in resampling_passes.pxi, with the kernel of rows, and resampling_shared.pxi; what is asked of
+# memory meanwhile in resampling_asking.pxi. The other kernels have files of their own, from
+# resampling_boxes.pxi to resampling_width.pxi.
 
 from cpython.buffer cimport (PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
                              PyObject_GetBuffer)
