@@ -61,10 +61,10 @@ _TURNS_OF_WINDOWS, _FEW_PLANES_OF_WINDOWS, _TASKS_OF_WINDOWS = 1 << 15, 2, 8
 # Elements loaded and stored by one task, about.
 _TASK_ELEMENTS = 1 << 16
 # Bytes of a cache in which rows stay that several rows of the result touch, and the fewest rows of
-# the result that this is done for.
+# the result that this is done for. AMD's third-level cache is near enough: edges are read again.
 _CACHE_BYTES = 1 << 22 if _processor.AMD else 1 << 20
 _FEW_ROWS = 3
-# How much larger diff_dst may be where the kernel of widths stores past the caches, and the
+# How much larger diff_dst may be where widths and windows store past the caches, and the
 # elements, in the type that computes, gathered to do so.
 _STREAM_GROWTH = 4
 _STAGE_ELEMENTS = 4096
@@ -202,7 +202,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     streams = _past_the_caches(problem)
     if width or phases:
         # Between the loads of more than is stored, stores past the caches are slower: soon for
-        # halves, which take longer to sum than to load, and always for those of phases.
+        # halves of widths, which take longer to sum than to load, and always for those of phases.
         spreads = phases is not None and phases.spread > 1
         most = 1
         if itemsize == 4 or spreads or (width and fused):

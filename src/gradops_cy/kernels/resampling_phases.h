@@ -255,9 +255,9 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
 static void spread_phases(int dtype, int spread, const FusedRows *job, ptrdiff_t columns) {
 #define SPREAD(dtype, spread)                                                                      \
     do {                                                                                           \
-        if (job->rows != 1) spread_phases_for(dtype, spread, 0, 0, job, columns);             \
-        else if (job->row_step) spread_phases_for(dtype, spread, 1, 0, job, columns);         \
-        else spread_phases_for(dtype, spread, 1, 1, job, columns);                            \
+        if (job->rows != 1) spread_phases_for(dtype, spread, 0, 0, job, columns);                  \
+        else if (job->row_step) spread_phases_for(dtype, spread, 1, 0, job, columns);              \
+        else spread_phases_for(dtype, spread, 1, 1, job, columns);                                 \
     } while (0)
 #define BY_SPREAD(dtype)                                                                           \
     do {                                                                                           \
