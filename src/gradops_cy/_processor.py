@@ -24,6 +24,6 @@ def past_the_caches(result: int, both: int) -> bool:
     return result >= _LARGE_RESULT and both >= _HELD
 
 
-def beyond_cache(read: int) -> bool:
-    """Return whether so many bytes leave no room for others in the largest cache."""
-    return read > max(_LARGE_RESULT, _cpu.largest_cache_bytes() // 2)
+def beyond_cache(read: int, share: float = 0.5) -> bool:
+    """Return whether so many bytes are more than that share of the largest cache."""
+    return read > max(_LARGE_RESULT, _cpu.largest_cache_bytes() * share)

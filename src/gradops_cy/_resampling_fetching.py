@@ -10,6 +10,9 @@ from gradops_cy._rounding import up
 
 _kernels = _isa.kernels("resampling")
 
+# The share of the largest cache beyond which rows are asked for in the order of memory, and that of
+# channels: from that cache they come better side by side (1.05 to 1.3 times as fast).
+_IN_ORDER, _IN_ORDER_CHANNELS = 0.25, 1.0
 # Bytes of a diff_dst, more than a second-level cache holds, from which on rows are asked for before
 # they are summed, and how many bytes before.
 _FETCH_BYTES = 1 << 21
@@ -30,7 +33,7 @@ _NEAR_BYTES = 1 << 15
 # Rows that lie within a few kilobytes, which AMD's prefetchers up to Zen 4 do not follow (7 of 24
 # GB/s): what lies beyond a row's end is the next one, which is there already. Those of the next row
 # of the result are asked for instead, if they are not longer than this, and not longer than the
-# second in the first-level cache, and this many bytes before at least in the other one; phases and
+# second in the first-level cache, and this many bytes before at least from memory; phases and
 # windows ask for those of as many rows of the result as this, or as this many bytes hold. Nearest,
 # with little to do between the loads, touches one after the other, but on Zen 5.
 _NEXT_ROWS_BYTES = 1 << 16
@@ -45,14 +48,15 @@ _WHOLE_ROWS_BYTES = 1 << 19
 def fetching_of(
     problem: ResampleProblem, kernel: str, lanes: int, pixel: int, products: int
 ) -> dict[str, int]:
-    """Choose how diff_dst is read from memory: `ahead`, `rows_ahead` and `touches` of the kernels.
+    """Choose how diff_dst is read: `ahead`, `rows_ahead`, `in_order` and `touches` of the kernels.
 
     A row of the result has up to `products` rows of diff_dst; positions have `pixel` elements.
     """
     itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
     plane_bytes = math.prod(problem.dst) * itemsize
-    if problem.batch * problem.channels * plane_bytes < _FETCH_BYTES:
-        return {"ahead": 0, "rows_ahead": 0, "touches": False}
+    read = problem.batch * problem.channels * plane_bytes
+    if read < _FETCH_BYTES:
+        return {"ahead": 0, "rows_ahead": 0, "in_order": False, "touches": False}
     touches = (
         kernel == "width"
         and _processor.AMD
@@ -61,6 +65,8 @@ def fetching_of(
     )
     next_rows = max(1, problem.dst[1] // problem.src[1]) * problem.dst[2] * pixel * itemsize
     near = kernel in _NEAR
+    share = _IN_ORDER_CHANNELS if kernel == "channels" else _IN_ORDER
+    in_order = not near and _processor.beyond_cache(read, share)
     if kernel == "planes":
         ahead = plane_bytes * lanes
     elif kernel in ("phases", "windows"):
@@ -69,15 +75,15 @@ def fetching_of(
         ahead = 0
     elif kernel == "width" and next_rows <= _NEXT_ROWS_BYTES:
         near = near and next_rows <= _NEXT_ROWS_NEAR_BYTES
-        ahead = up(next_rows if near else max(next_rows, _ROWS_AHEAD_BYTES), 64)
+        ahead = up(max(next_rows, _ROWS_AHEAD_BYTES) if in_order else next_rows, 64)
     else:
         ahead = _AHEAD_BYTES[kernel]
         if _processor.ZEN5:
             ahead = min(ahead, _NEAR_BYTES // products // 64 * 64)
     if near and ahead:
         ahead += _kernels.NEAR
-    rows_ahead = _rows_ahead(problem) if kernel == "channels" and not near else 0
-    return {"ahead": ahead, "rows_ahead": rows_ahead, "touches": touches}
+    rows_ahead = _rows_ahead(problem) if kernel == "channels" and in_order else 0
+    return {"ahead": ahead, "rows_ahead": rows_ahead, "in_order": in_order, "touches": touches}
 
 
 def _rows_ahead(problem: ResampleProblem) -> int:

@@ -26,8 +26,12 @@ typedef struct {
 /* Asks for the share of a block of a row of the result, which reads `bytes` of each row, `offset` bytes
  * into those that lie `row` bytes further on. */
 INLINE void ask_for_block(const FusedRows *job, ptrdiff_t row, ptrdiff_t offset, ptrdiff_t bytes) {
+    if (job->joined > 1) {
+        prefetch_ahead(job->asked[0] + row + job->joined * offset, 0, job->joined * bytes);
+        return;
+    }
     for (ptrdiff_t r = 0; r < job->asked_rows; r++)
-        prefetch_ahead(job->asked[r] + row + job->joined * offset, job->near, job->joined * bytes);
+        prefetch_ahead(job->asked[r] + row + offset, job->near, bytes);
 }
 
 #endif

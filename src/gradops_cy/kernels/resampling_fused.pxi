@@ -85,8 +85,8 @@ cdef Span span_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
 
 cdef void ask_rows(const Job *job, const Row *row, const Cursor *at, const Span *span, Group *group,
                    FusedRows *fused) noexcept nogil:
-    # The rows of diff_dst that `row` is the first to read, further on. The second-level cache gets
-    # those that follow each other in their order: side by side they came half as fast.
+    # The rows of diff_dst that `row` is the first to read, further on. From memory those that follow
+    # each other come in their order: side by side they came half as fast.
     cdef Py_ssize_t d, h, count = 0, pixel = job.grads.strides[4]
     for d in range(first_new(&job.depth, at.d, 0), row.depth_count):
         for h in range(first_new(&job.height, at.h, 0), row.height_count):
@@ -95,7 +95,7 @@ cdef void ask_rows(const Job *job, const Row *row, const Cursor *at, const Span 
                                       + h * job.grads.strides[3] + span.y0 * pixel + group.ahead)
                 count += 1
     fused.asked, fused.asked_rows, fused.joined = group.asked, count, 1
-    if count > 1 and not fused.near and are_joined(group.asked, count, (span.y1 - span.y0) * pixel):
+    if job.in_order and count > 1 and are_joined(group.asked, count, (span.y1 - span.y0) * pixel):
         fused.asked_rows, fused.joined = 1, count
 
 

@@ -84,6 +84,7 @@ class Resampling:
         tasks: int,
         ahead: int,
         rows_ahead: int,
+        in_order: bool,
         touches: bool,
         streams: bool,
         boxes: bool,

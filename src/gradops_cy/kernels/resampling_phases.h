@@ -138,7 +138,7 @@ INLINE void sum_phases_for(const int dtype, const int scale, const int before, c
             for (int v = 0; v < scale; v++) last[v] = here[v], here[v] = next[v];
         }
         for (; x < x1; x += LANES_F32, dst += LANES_F32 * size) {
-            ask_for_block(job, row_begin, offset - row_begin, bytes);
+            if (job->joined > 1) ask_for_block(job, row_begin, offset - row_begin, bytes);
             offset += bytes;
             if (x + LANES_F32 >= extent) weight = job->taps + 2 * set;
             reduce_last_phases(dtype, scale, job, offset, (extent - x - LANES_F32) * scale, next);
