@@ -148,6 +148,7 @@ def test_windows_by_groups(monkeypatch, src, dst, channels, spread, data_format,
         ("windows", True, 0, 1),
     ):
         monkeypatch.setattr(_processor, "past_the_caches", lambda *_, past=streams: past)
+        monkeypatch.setattr(_processor, "beyond_cache", lambda *_, past=streams: past)
         monkeypatch.setattr(_resampling_fetching, "_FETCH_BYTES", fetch)
         forced.resampling_kernel(monkeypatch, name)
         room = np.full((*shape[:-1], shape[-1] + 5), 7, DTYPES[dtype])

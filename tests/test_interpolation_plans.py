@@ -162,9 +162,15 @@ def test_fetching_does_not_change_a_bit(monkeypatch, dtype, shape, data_format, 
         shape, of_dst = ((s[0], s[3], s[1], s[2]) for s in (shape, of_dst))
     diff_dst = random(of_dst, dtype)
     results = []
-    for limit, amd in ((1 << 40, False), (0, True), (0, False)):
+    for limit, amd, beyond in (
+        (1 << 40, False, False),
+        (0, True, False),
+        (0, True, True),
+        (0, False, True),
+    ):
         monkeypatch.setattr(_resampling_fetching, "_FETCH_BYTES", limit)
         monkeypatch.setattr(_processor, "AMD", amd)
+        monkeypatch.setattr(_processor, "beyond_cache", lambda *_, past=beyond: past)
         monkeypatch.setattr(_interpolation_call, "_forms", {})
         keywords = {"mode": mode, "data_format": data_format, "num_threads": 2}
         results.append(gradops_cy.interpolate_backward(shape, diff_dst, **keywords))

@@ -56,7 +56,8 @@ _LONG_ROW = 200
 # Nanoseconds of the kernels of positions and planes for each thing that they do, as fitted to the
 # times of thousands of drawn problems on Zen 5, with vectors of 64 and of 32 bytes: within a fifth
 # for half of them, and what is chosen takes 1.05 times as long as the best one, on average. Those
-# of widths are a fifth more, since they wait for memory in two passes.
+# of widths are a fifth more, since they wait for memory in two passes. Windows sum rows by groups
+# since then, and were fitted again on Zen 4, relative to what the others take there.
 _NANOSECONDS = {
     16: {
         # A row of the result, its blocks, those for each row of diff_dst, and for each tap.

@@ -1,5 +1,5 @@
-# Channels last, from memory: while a row of the result is summed, what a later one is the first to read
-# is asked for in the order of memory. Prefetchers do not follow rows of a few kilobytes side by side.
+# From memory: while rows of the result are summed, what later ones are the first to read is asked
+# for in the order of memory. Prefetchers do not follow rows of a few kilobytes side by side.
 
 cdef Py_ssize_t first_new(const Axis *axis, Py_ssize_t x, Py_ssize_t x0) noexcept nogil:
     # The first index of those that touch x that does not touch x - 1, if that comes after x0.
@@ -21,7 +21,7 @@ cdef void share_runs(Asking *asking, Py_ssize_t times) noexcept nogil:
 
 
 cdef bint asks_rows(const Job *job, Py_ssize_t lanes, Py_ssize_t columns) noexcept nogil:
-    # Whether whole rows are read, which follow each other in memory.
+    # Whether channels, which lie innermost, are read as whole rows that follow each other in memory.
     cdef Py_ssize_t pixel = lanes * job.load_size
     return (job.rows_ahead > 0 and columns == job.grads_extents[2]
             and job.grads.strides[4] == pixel and job.grads.strides[3] == columns * pixel)

@@ -46,7 +46,7 @@ cdef struct Group:
     FusedRows[GROUP_JOBS] jobs
     Py_ssize_t count, held, most  # jobs, and their rows
     Py_ssize_t ahead  # bytes
-    bint in_order  # what is asked for, for all of a group
+    bint asks_at_once  # for all of a group, in the order of memory
     Asking asking
     const char *asked[ASKED_RUNS]
     const char *rows[GROUP_JOBS][FUSED_ROWS]
@@ -149,12 +149,12 @@ cdef Py_ssize_t rows_of_group(const Job *job, const Span *span) noexcept nogil:
 
 
 cdef void sum_group(const Job *job, const Span *span, Group *group) noexcept nogil:
-    if group.in_order:
+    if group.asks_at_once:
         share_runs(&group.asking, group.held * blocks_of((span.x1 - span.x0) * job.pixel, WIDTH_LANES))
     if group.count > 0:
         sum_fused(job, job.load_dtype, group.jobs, group.count, group.most > 1, span)
     group.count = group.held = 0
-    if group.in_order:
+    if group.asks_at_once:
         group.asking = no_asking()
 
 
@@ -222,7 +222,7 @@ cdef void add_rows_to(Group *group, const Job *job, const Workspace *space, cons
     fused.extent = job.width.extent
     if job.kernel == WINDOWS:
         fused.extent = (job.grads_extents[2] - span.y0) * job.pixel
-    if group.in_order:
+    if group.asks_at_once:
         ask_for_group(job, &row, at, span, count, group)
         fused.meanwhile = &group.asking
     elif group.ahead:
@@ -258,7 +258,7 @@ cdef void run_fused(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
     group.count = group.held = group.ahead = 0
     group.most = rows_of_group(job, &span) if job.kernel == WINDOWS else 1
     together = group.most > 1
-    group.in_order, group.asking = together and job.ahead > 0, no_asking()
+    group.asks_at_once, group.asking = together and job.ahead > 0, no_asking()
     if job.ahead and not job.shares:
         group.ahead = max(job.ahead // 2, group.most) * job.grads_extents[1] // job.height.extent
         group.ahead = max(<Py_ssize_t> 1, group.ahead) * job.grads.strides[3]
@@ -318,7 +318,7 @@ cdef void run_fused_planes(const Job *job, Py_ssize_t task, char *memory) noexce
     cdef Group group
     at.n, at.c = task // blocks, task % blocks * job.planes_at_once
     alike.count = min(job.planes_at_once, job.channels - at.c)
-    group.count, group.held, group.most, group.in_order = 0, 0, alike.count, False
+    group.count, group.held, group.most, group.asks_at_once = 0, 0, alike.count, False
     group.ahead = alike.count * job.grads.strides[1] if job.ahead else 0
     for d in range(job.depth.extent):
         for h in range(job.height.extent):

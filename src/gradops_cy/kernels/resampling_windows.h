@@ -175,8 +175,8 @@ INLINE ptrdiff_t sum_window_row(const int dtype, const int vectors, const int pa
     return j;
 }
 
-/* The same in the rows i0 <= i < i1 of each job, as many as it has. What they have in common stays in registers where steps are
- * `fixed`, not 0. */
+/* The same in the rows i0 <= i < i1 of each job, as many as it has. What they have in common stays in
+ * registers where steps are `fixed`, not 0. */
 INLINE ptrdiff_t sum_window_rows(const int dtype, const int vectors, const int parts, const int fixed,
                                  const FusedRows *job, ptrdiff_t jobs, ptrdiff_t i0, ptrdiff_t i1,
                                  const ptrdiff_t *block, const int32_t *pattern, ptrdiff_t step,
