@@ -44,7 +44,6 @@ cdef extern from "resampling.h" nogil:
     cpdef enum:
         NEAR  # added to how far ahead is asked: into the first-level cache, not the second
     void prefetch_ahead(const char *p, Py_ssize_t ahead, Py_ssize_t bytes) noexcept
-    bint are_joined(const char *const *row, Py_ssize_t rows, Py_ssize_t bytes) noexcept
     void stream(const char *src, char *dst, Py_ssize_t bytes) noexcept
     void end_streams() noexcept
     void touch(const char *p, Py_ssize_t bytes) noexcept

@@ -16,22 +16,29 @@ typedef struct {
     const float *weight, *taps;
     ptrdiff_t rows, asked_rows, origin, extent, advance;
     ptrdiff_t count, row_step, dst_step;
+    ptrdiff_t shift;   /* row r + shift of a row of the result is row r of the next one, where there is such */
     char *dst;
-    ptrdiff_t joined;  /* rows that a row asked for stands for, which follow each other in memory */
+    ptrdiff_t joined;  /* rows that each one asked for stands for, which follow it in memory */
     Asking *meanwhile; /* what windows ask for instead, a time for each block, or NULL */
+    int in_order;      /* rows come from memory, and all of them are asked for */
     int near;          /* NEAR, where what is asked for goes to the first-level cache, or 0 */
     int streams;       /* results of whole lines go past the caches: of float32, or spread far */
 } FusedRows;
 
-/* Asks for the share of a block of a row of the result, which reads `bytes` of each row, `offset` bytes
- * into those that lie `row` bytes further on. */
-INLINE void ask_for_block(const FusedRows *job, ptrdiff_t row, ptrdiff_t offset, ptrdiff_t bytes) {
+/* Asks for the share of a block of `together` rows of the result, which read `bytes` of each row, `offset`
+ * bytes into those that lie `row` bytes further on. */
+INLINE void ask_for_block(const FusedRows *job, const int together, ptrdiff_t row, ptrdiff_t offset,
+                          ptrdiff_t bytes) {
+    const ptrdiff_t joined = together * job->joined;
     if (job->joined > 1) {
-        prefetch_ahead(job->asked[0] + row + job->joined * offset, 0, job->joined * bytes);
+        for (ptrdiff_t r = 0; r < job->asked_rows; r++)
+            prefetch_ahead(job->asked[r] + row + joined * offset, 0, joined * bytes);
         return;
     }
-    for (ptrdiff_t r = 0; r < job->asked_rows; r++)
-        prefetch_ahead(job->asked[r] + row + offset, job->near, bytes);
+#pragma GCC unroll 2
+    for (int t = 0; t < together; t++, row += job->row_step)
+        for (ptrdiff_t r = 0; r < job->asked_rows; r++)
+            prefetch_ahead(job->asked[r] + row + offset, job->near, bytes);
 }
 
 #endif

@@ -11,11 +11,11 @@ cdef extern from "resampling_fused.h" nogil:
         const float *weight
         const float *taps
         Py_ssize_t rows, asked_rows, origin, extent, advance
-        Py_ssize_t count, row_step, dst_step
+        Py_ssize_t count, row_step, dst_step, shift
         char *dst
         Py_ssize_t joined
         Asking *meanwhile
-        int near, streams
+        int in_order, near, streams
 
 cdef extern from "resampling_phases.h" nogil:
     cpdef enum:
@@ -87,16 +87,16 @@ cdef void ask_rows(const Job *job, const Row *row, const Cursor *at, const Span 
                    FusedRows *fused) noexcept nogil:
     # The rows of diff_dst that `row` is the first to read, further on. From memory those that follow
     # each other come in their order: side by side they came half as fast.
-    cdef Py_ssize_t d, h, count = 0, pixel = job.grads.strides[4]
+    cdef Py_ssize_t d, h, step = job.grads.strides[3], pixel = job.grads.strides[4], count = 0
+    cdef Py_ssize_t first = first_new(&job.height, at.h, 0), rows = row.height_count - first
+    cdef bint joins = job.in_order and (span.y1 - span.y0) * pixel == step
     for d in range(first_new(&job.depth, at.d, 0), row.depth_count):
-        for h in range(first_new(&job.height, at.h, 0), row.height_count):
+        for h in range(min(<Py_ssize_t> 1, rows) if joins else rows):
             if count < ASKED_RUNS:
-                group.asked[count] = (row.grads + d * job.grads.strides[2]
-                                      + h * job.grads.strides[3] + span.y0 * pixel + group.ahead)
+                group.asked[count] = (row.grads + d * job.grads.strides[2] + (first + h) * step
+                                      + span.y0 * pixel + group.ahead)
                 count += 1
-    fused.asked, fused.asked_rows, fused.joined = group.asked, count, 1
-    if job.in_order and count > 1 and are_joined(group.asked, count, (span.y1 - span.y0) * pixel):
-        fused.asked_rows, fused.joined = 1, count
+    fused.asked, fused.asked_rows, fused.joined = group.asked, count, rows if joins else 1
 
 
 cdef void ask_for_group(const Job *job, const Row *row, const Cursor *at, const Span *span,
@@ -166,7 +166,7 @@ cdef void sum_buffered(const Job *job, const Workspace *space, const Span *span,
     cdef FusedRows fused = alike[0]
     cdef Py_ssize_t i
     fused.row, fused.weight, fused.rows, fused.dst = &loaded, &one, 1, space.summed
-    fused.count, fused.streams = 1, False
+    fused.count, fused.shift, fused.streams = 1, 1, False
     fused.extent = job.width.extent
     if job.kernel == WINDOWS:
         fused.extent = (span.y1 - span.y0) * job.pixel
@@ -216,6 +216,7 @@ cdef void add_rows_to(Group *group, const Job *job, const Workspace *space, cons
     fused = &group.jobs[group.count]
     fused[0] = alike[0]
     fused.dst, fused.streams, fused.rows = dst, streams, products
+    fused.shift = alike.shift * row.depth_count if alike.shift else products
     fused.row, fused.weight = group.rows[group.count], group.weights[group.count]
     all_products(job, &row, row.grads + span.y0 * job.grads.strides[4], group.rows[group.count],
                  group.weights[group.count])
@@ -238,7 +239,8 @@ cdef FusedRows rows_alike(const Job *job, const Span *span, Py_ssize_t row_step,
     memset(&alike, 0, sizeof(FusedRows))
     alike.row_step, alike.dst_step = row_step, dst_step
     alike.taps, alike.advance = job.phases, job.advance
-    alike.origin, alike.near = span.y0 // job.scale, job.ahead & NEAR
+    alike.origin = span.y0 // job.scale
+    alike.in_order, alike.near = job.in_order, job.ahead & NEAR
     return alike
 
 
@@ -255,6 +257,7 @@ cdef void run_fused(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
                                       job.result.strides[3])
     cdef Group group
     cdef bint together
+    alike.shift = rows_apart(job)  # for one plane; none where these are none
     group.count = group.held = group.ahead = 0
     group.most = rows_of_group(job, &span) if job.kernel == WINDOWS else 1
     together = group.most > 1
@@ -294,7 +297,7 @@ cdef void run_shared(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     cdef float one = 1
     cdef FusedRows fused
     memset(&fused, 0, sizeof(FusedRows))
-    fused.row, fused.weight, fused.rows, fused.count = &loaded, &one, 1, 1
+    fused.row, fused.weight, fused.rows, fused.shift, fused.count = &loaded, &one, 1, 1, 1
     fused.taps, fused.origin, fused.extent = job.phases, span.y0 // job.scale, job.width.extent
     fused.dst = space.summed
     chunk[CHUNK_START], chunk[CHUNK_END] = span.y0, span.y1

@@ -47,24 +47,41 @@ INLINE void deal_phases(const int dtype, const int scale, vec_f32 *sum) {
     }
 }
 
-/* The columns of LANES positions, `offset` bytes into the rows, dealt out. */
-INLINE void reduce_phases(const int dtype, const int scale, const char *const *row, const vec_f32 *splat,
-                          const ptrdiff_t rows, const float *weight, ptrdiff_t offset, vec_f32 *phase) {
-    vec_f32 sum[8] = {{0}}, part[2];
+/* The columns of LANES positions, `offset` bytes into the rows, dealt out: of a row of the result, or of two
+ * `together`, for which what both read is loaded once. */
+INLINE void reduce_phases(const int dtype, const int scale, const int together, const FusedRows *job,
+                          const char *const *row, const vec_f32 *splat, const ptrdiff_t rows,
+                          const ptrdiff_t shift, ptrdiff_t offset, vec_f32 (*phase)[8]) {
+    vec_f32 sum[2][8] = {{{0}}}, part[2];
+#define WEIGHT(r) (splat ? splat[r] : splat_f32(job->weight[r]))
+#define ADD_ROW(p, first, second)                                                                  \
+    do {                                                                                           \
+        const vec_f32 w = first ? WEIGHT(r) : (vec_f32){0}, u = second ? WEIGHT(r - shift) : w;    \
+        _Pragma("GCC unroll 4") for (int v = 0; v < scale; v += 2) {                               \
+            load_pair_f32(dtype, (p) + v * LANES_F32 * element_size(dtype), part);                 \
+            _Pragma("GCC unroll 2") for (int i = 0; i < 2; i++) {                                  \
+                if (first) sum[0][v + i] += w * part[i];                                           \
+                if (second) sum[1][v + i] += u * part[i];                                          \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+    ptrdiff_t r = 0;
 #pragma GCC unroll 8
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        const char *p = row[r] + offset;
-        const vec_f32 w = splat ? splat[r] : splat_f32(weight[r]);
+    for (; r < (together == 2 ? shift : rows); r++) ADD_ROW(row[r] + offset, 1, 0);
+    if (together == 2) {
 #pragma GCC unroll 4
-        for (int v = 0; v < scale; v += 2, p += 2 * LANES_F32 * element_size(dtype)) {
-            load_pair_f32(dtype, p, part);
-            sum[v] += w * part[0];
-            sum[v + 1] += w * part[1];
-        }
+        for (; r < rows; r++) ADD_ROW(row[r] + offset, 1, 1);
+#pragma GCC unroll 4
+        for (; r < rows + shift; r++) ADD_ROW(row[r - shift] + job->row_step + offset, 0, 1);
     }
-    deal_phases(dtype, scale, sum);
+#undef ADD_ROW
+#undef WEIGHT
+#pragma GCC unroll 2
+    for (int t = 0; t < together; t++) {
+        deal_phases(dtype, scale, sum[t]);
 #pragma GCC unroll 8
-    for (int v = 0; v < scale; v++) phase[v] = sum[v];
+        for (int v = 0; v < scale; v++) phase[t][v] = sum[t][v];
+    }
 }
 
 /* The same of the first `left` columns, if any; the others are zeros. */
@@ -102,53 +119,79 @@ INLINE vec_f32 sum_phase_taps(const int scale, const int before, const int taps,
     return join_chains_f32(chains, sum[0], sum[1], sum[2], sum[3]);
 }
 
-/* `fixed` rows stay in registers; 0 for any number. */
-INLINE void sum_phases_for(const int dtype, const int scale, const int before, const int taps,
-                           const int chains, const int fixed, const FusedRows *job, ptrdiff_t x0,
+/* A row of the result, or two `together`, from the job's row i on. `fixed` rows and weights are held in
+ * registers; or none. */
+INLINE void sum_phase_rows(const int dtype, const int scale, const int before, const int taps,
+                           const int chains, const int fixed, const int together, const FusedRows *job,
+                           const char *const *row, const vec_f32 *splat, ptrdiff_t i, ptrdiff_t x0,
                            ptrdiff_t x1) {
     const ptrdiff_t size = element_size(dtype), bytes = scale * LANES_F32 * size;
     const ptrdiff_t extent = job->extent, rows = fixed ? fixed : job->rows, set = taps * LANES_F32;
-    vec_f32 last[8] = {{0}}, here[8], next[8], held_weight[4];
+    const ptrdiff_t shift = fixed ? fixed / 2 : job->shift, row_begin = i * job->row_step;
+    const float *weight = x0 ? job->taps + set : job->taps;
+    vec_f32 last[2][8] = {{{0}}}, here[2][8], next[2][8];
+    ptrdiff_t x = x0, offset = (x - job->origin) * scale * size + row_begin;
+    char *dst = job->dst + i * job->dst_step;
+#define REDUCE(offset, phase)                                                                      \
+    reduce_phases(dtype, scale, together, job, row, splat, rows, shift, offset, phase)
+#define REDUCE_LAST(left, phase)                                                                   \
+    _Pragma("GCC unroll 2") for (int t = 0; t < together; t++)                                     \
+        reduce_last_phases(dtype, scale, job, offset + t * job->row_step, left, phase[t])
+#define SUM() sum_phase_taps(scale, before, taps, chains, weight, last[t], here[t], next[t])
+#define STEP()                                                                                     \
+    _Pragma("GCC unroll 2") for (int t = 0; t < together; t++)                                     \
+        _Pragma("GCC unroll 8") for (int v = 0; v < scale; v++)                                    \
+            last[t][v] = here[t][v], here[t][v] = next[t][v]
+    if (before && x) REDUCE(offset - bytes, last);
+    if (x + LANES_F32 <= extent) REDUCE(offset, here);
+    else REDUCE_LAST((extent - x) * scale, here);
+    for (; x < x1 && x + 2 * LANES_F32 <= extent; x += LANES_F32, dst += LANES_F32 * size) {
+        ask_for_block(job, together, row_begin, offset - row_begin, bytes);
+        offset += bytes;
+        REDUCE(offset, next);
+#pragma GCC unroll 2
+        for (int t = 0; t < together; t++) {
+            char *at = dst + t * job->dst_step;
+            if (dtype == F32 && job->streams) STREAM_VECTOR(at, SUM());
+            else store_first(dtype, SUM(), at, LANES_F32);
+        }
+        weight = job->taps + set;
+        STEP();
+    }
+    for (; x < x1; x += LANES_F32, dst += LANES_F32 * size) {
+        if (job->in_order) ask_for_block(job, together, row_begin, offset - row_begin, bytes);
+        offset += bytes;
+        if (x + LANES_F32 >= extent) weight = job->taps + 2 * set;
+        REDUCE_LAST((extent - x - LANES_F32) * scale, next);
+#pragma GCC unroll 2
+        for (int t = 0; t < together; t++) store_first(dtype, SUM(), dst + t * job->dst_step, x1 - x);
+        STEP();
+    }
+#undef STEP
+#undef SUM
+#undef REDUCE_LAST
+#undef REDUCE
+}
+
+/* All rows of a job. Two that read some row both are summed together, where registers hold that many sums:
+ * 1.05 to 1.15 times as fast, but float32 from memory 0.8 to 0.95. */
+INLINE void sum_phases_for(const int dtype, const int scale, const int before, const int taps,
+                           const int chains, const int fixed, const FusedRows *job, ptrdiff_t x0,
+                           ptrdiff_t x1) {
+    const int two = VECTOR_REGISTERS == 32 && scale == 2 && taps > scale && fixed % 4 == 0;
     const char *held_row[4], *const *row = fixed ? held_row : job->row;
+    vec_f32 held_weight[4];
     const vec_f32 *splat = fixed ? held_weight : NULL;
+    ptrdiff_t i = 0;
 #pragma GCC unroll 4
     for (int r = 0; r < fixed; r++)
         held_row[r] = job->row[r], held_weight[r] = splat_f32(job->weight[r]);
-#define REDUCE(offset, phase)                                                                      \
-    reduce_phases(dtype, scale, row, splat, rows, job->weight, offset, phase)
-#define SUM() sum_phase_taps(scale, before, taps, chains, weight, last, here, next)
-    for (ptrdiff_t i = 0; i < job->count; i++) {
-        const ptrdiff_t row_begin = i * job->row_step;
-        ptrdiff_t x = x0, offset = (x - job->origin) * scale * size + row_begin;
-        const float *weight = x ? job->taps + set : job->taps;
-        char *dst = job->dst + i * job->dst_step;
-#pragma GCC unroll 8
-        for (int v = 0; v < scale; v++) last[v] = (vec_f32){0};
-        if (before && x) REDUCE(offset - bytes, last);
-        if (x + LANES_F32 <= extent) REDUCE(offset, here);
-        else reduce_last_phases(dtype, scale, job, offset, (extent - x) * scale, here);
-        for (; x < x1 && x + 2 * LANES_F32 <= extent; x += LANES_F32, dst += LANES_F32 * size) {
-            ask_for_block(job, row_begin, offset - row_begin, bytes);
-            offset += bytes;
-            REDUCE(offset, next);
-            if (dtype == F32 && job->streams) STREAM_VECTOR(dst, SUM());
-            else store_first(dtype, SUM(), dst, LANES_F32);
-            weight = job->taps + set;
-#pragma GCC unroll 8
-            for (int v = 0; v < scale; v++) last[v] = here[v], here[v] = next[v];
-        }
-        for (; x < x1; x += LANES_F32, dst += LANES_F32 * size) {
-            if (job->joined > 1) ask_for_block(job, row_begin, offset - row_begin, bytes);
-            offset += bytes;
-            if (x + LANES_F32 >= extent) weight = job->taps + 2 * set;
-            reduce_last_phases(dtype, scale, job, offset, (extent - x - LANES_F32) * scale, next);
-            store_first(dtype, SUM(), dst, x1 - x);
-#pragma GCC unroll 8
-            for (int v = 0; v < scale; v++) last[v] = here[v], here[v] = next[v];
-        }
-    }
+#define SUM(together)                                                                              \
+    sum_phase_rows(dtype, scale, before, taps, chains, fixed, together, job, row, splat, i, x0, x1)
+    if (two && (dtype != F32 || !job->in_order) && (fixed ? job->shift == fixed / 2 : job->shift < job->rows))
+        for (; i + 2 <= job->count; i += 2) SUM(2);
+    for (; i < job->count; i++) SUM(1);
 #undef SUM
-#undef REDUCE
 }
 
 /* dst[x - x0] = the sum of position x, x0 <= x < x1, from rows of `scale` columns for each, and as much of
@@ -166,7 +209,7 @@ static void sum_phases(int dtype, int scale, int taps, const FusedRows *job, ptr
 #define BY_SCALE(dtype)                                                                            \
     do {                                                                                           \
         if (scale == 8) BY_TAPS(dtype, 8, 0);                                                      \
-        else if (scale == 4 && job->rows == 4) BY_TAPS(dtype, 4, 4);                              \
+        else if (scale == 4 && job->rows == 4) BY_TAPS(dtype, 4, 4);                               \
         else if (scale == 4) BY_TAPS(dtype, 4, 0);                                                 \
         else if (job->rows == 4) BY_TAPS(dtype, 2, 4);                                             \
         else if (job->rows == 2) BY_TAPS(dtype, 2, 2);                                             \
@@ -224,7 +267,7 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
             for (ptrdiff_t r = 0; r < rows; r++)
                 column += splat_f32(job->weight[r])
                           * load_first(dtype, job->row[r] + offset + y * size, left);
-            ask_for_block(job, offset, y * size, LANES_F32 * size);
+            ask_for_block(job, 1, offset, y * size, LANES_F32 * size);
             spread_column(spread, column, part);
 #pragma GCC unroll 8
             for (int p = 0; p < spread; p++)

@@ -135,7 +135,7 @@ INLINE ptrdiff_t sum_window_row(const int dtype, const int vectors, const int pa
             count = job->extent - first - apart >= whole ? 2 : 1;
         }
         if (job->meanwhile) ask_on(job->meanwhile, count / parts);
-        else ask_for_block(job, row, block[0] * size, count / parts * job->advance);
+        else ask_for_block(job, 1, row, block[0] * size, count / parts * job->advance);
         sum[0] = sum[1] = (vec_f32){0};
         if (count == 2 && (parts == 1 || job->extent - first - apart >= whole)) {
             REDUCE(2, first, window);
