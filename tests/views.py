@@ -9,16 +9,16 @@ def in_order(array, order):
 
 
 def spaced(array):
-    """Return every second element of a larger array, on every axis."""
-    larger = np.full([2 * n for n in array.shape], 99, array.dtype)
+    """Return every second element of a larger array, on every axis; the others are NaN."""
+    larger = np.full([2 * n for n in array.shape], np.nan, array.dtype)
     view = larger[(slice(None, None, 2),) * array.ndim]
     view[...] = array
     return view
 
 
 def inside(array):
-    """Return the inside of a larger array."""
-    larger = np.full([n + 3 for n in array.shape], 99, array.dtype)
+    """Return the inside of a larger array, of NaN else."""
+    larger = np.full([n + 3 for n in array.shape], np.nan, array.dtype)
     view = larger[(slice(1, -2),) * array.ndim]
     view[...] = array
     return view

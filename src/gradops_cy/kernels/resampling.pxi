@@ -127,6 +127,7 @@ cdef struct Job:
     # that have the same weights and read at equal distances, which are none where it shrinks.
     const Py_ssize_t *alike
     Tensor grads, result
+    const char *grads_end  # of the last byte
     Py_ssize_t grads_extents[3]  # d, h, w
 
 
@@ -314,6 +315,15 @@ cdef Tensor take_tensor(const Py_buffer *view, bint channels_last, bint folds) n
     return tensor
 
 
+cdef const char *end_of(const Py_buffer *view) noexcept nogil:
+    # Where the memory of a tensor ends.
+    cdef const char *end = <const char *> view.buf + view.itemsize
+    cdef int axis
+    for axis in range(view.ndim):
+        end += (view.shape[axis] - 1) * max(<Py_ssize_t> 0, view.strides[axis])
+    return end
+
+
 cdef class Resampling:
     """The tables and block sizes of one problem, as the kernels take them; see ResamplePlan."""
 
@@ -387,6 +397,7 @@ cdef class Resampling:
             PyObject_GetBuffer(workspace, &views[2], PyBUF_WRITABLE)
             taken = 3
             job.grads = take_tensor(&views[0], channels_last, self.folds)
+            job.grads_end = end_of(&views[0])
             job.result = take_tensor(&views[1], channels_last, self.folds)
             job.accumulate = accumulate
             with nogil:

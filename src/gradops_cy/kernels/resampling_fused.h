@@ -10,7 +10,8 @@ enum { FUSED_ROWS = 64 /* rows that are reduced at once */ };
  * further on for the next one, and so does what is `asked` for meanwhile. Phases count positions of the
  * result: rows have `extent` and begin at `origin`; their taps' weights are those of [first, middle and last
  * vector of a row][tap][lane], and zero where a tap lies outside. Windows count elements of diff_dst, from
- * where rows begin on, of which they are the first to read `advance` bytes for each vector. */
+ * where rows begin on: of so many as may be read, they are the first to read `advance` bytes for each
+ * vector. */
 typedef struct {
     const char *const *row, *const *asked;
     const float *weight, *taps;

@@ -30,6 +30,7 @@ cdef extern from "resampling_windows.h" nogil:
     cpdef enum:
         WINDOW_VECTORS           # of a window at most; 0 where the tier has none
         WINDOW_VECTORS_OF_PARTS  # where a block has two
+        WINDOW_REACH             # elements of the longest window
     void sum_windows(int dtype, int vectors, int parts, const FusedRows *job, Py_ssize_t jobs,
                      bint together, const Py_ssize_t *blocks, const int *patterns, Py_ssize_t step,
                      Py_ssize_t n) noexcept
@@ -169,7 +170,7 @@ cdef void sum_buffered(const Job *job, const Workspace *space, const Span *span,
     fused.count, fused.shift, fused.streams = 1, 1, False
     fused.extent = job.width.extent
     if job.kernel == WINDOWS:
-        fused.extent = (span.y1 - span.y0) * job.pixel
+        fused.extent = (span.y1 - span.y0) * job.pixel + WINDOW_REACH  # not past the slack
     for i in range(alike.count):
         load_positions(job, space, &row, job.pixel, span.y0, span.y1, space.loaded)
         sum_fused(job, F32, &fused, 1, False, span)
@@ -186,6 +187,18 @@ cdef char *place_rows(const Job *job, const Span *span, char *dst, Py_ssize_t by
     if dst != stage.dst + stage.bytes or stage.bytes + bytes > stage.capacity:
         sum_group(job, span, group)
     return staged(stage, dst, bytes)
+
+
+cdef Py_ssize_t readable_of(const Job *job, const Span *span, const FusedRows *fused) noexcept nogil:
+    # The elements that windows may load: beyond a row too, but not beyond diff_dst. What is no part
+    # of a row meets no weight; to leave it out takes longer.
+    cdef Py_ssize_t extent = (job.grads_extents[2] - span.y0) * job.pixel
+    cdef const char *end
+    if fused.rows == 0 or min(job.grads.strides[2], min(job.grads.strides[3], fused.row_step)) < 0:
+        return extent
+    end = fused.row[fused.rows - 1] + (fused.count - 1) * fused.row_step
+    end += (extent + WINDOW_REACH) * job.load_size
+    return extent + WINDOW_REACH if end <= job.grads_end else extent
 
 
 cdef void add_rows_to(Group *group, const Job *job, const Workspace *space, const Span *span,
@@ -222,7 +235,7 @@ cdef void add_rows_to(Group *group, const Job *job, const Workspace *space, cons
                  group.weights[group.count])
     fused.extent = job.width.extent
     if job.kernel == WINDOWS:
-        fused.extent = (job.grads_extents[2] - span.y0) * job.pixel
+        fused.extent = readable_of(job, span, fused)
     if group.asks_at_once:
         ask_for_group(job, &row, at, span, count, group)
         fused.meanwhile = &group.asking

@@ -8,9 +8,9 @@
 
 /* The most vectors of a window: one whose block is whole, and those of one in two parts. */
 #if defined(__AVX2__) && defined(__FMA__)
-enum { WINDOW_VECTORS = 3, WINDOW_VECTORS_OF_PARTS = 2 };
+enum { WINDOW_VECTORS = 3, WINDOW_VECTORS_OF_PARTS = 2, WINDOW_REACH = WINDOW_VECTORS * LANES_F32 };
 #else
-enum { WINDOW_VECTORS = 0, WINDOW_VECTORS_OF_PARTS = 0 };
+enum { WINDOW_VECTORS = 0, WINDOW_VECTORS_OF_PARTS = 0, WINDOW_REACH = 0 };
 #endif
 
 #if defined(__AVX512F__)
@@ -95,7 +95,7 @@ typedef struct {
 } WindowStep;
 
 /* Steps of a part at most: those of a position that reads a whole window. */
-enum { WINDOW_STEPS = WINDOW_VECTORS * LANES_F32 };
+enum { WINDOW_STEPS = WINDOW_REACH };
 
 /* The steps of a pattern, those of its parts by turns. */
 INLINE void take_steps(const int deals, const int parts, int steps, const int32_t *pattern, ptrdiff_t step,
@@ -130,7 +130,7 @@ INLINE ptrdiff_t sum_window_row(const int dtype, const int vectors, const int pa
     do {
         const ptrdiff_t first = block[0] + base;
         int count = parts;
-        if (parts == 1 && n - j >= 2 * LANES_F32 && block[3] == same) {
+        if (parts == 1 && n - j > LANES_F32 && block[3] == same) {
             apart = block[2] - block[0];
             count = job->extent - first - apart >= whole ? 2 : 1;
         }
@@ -159,7 +159,10 @@ INLINE ptrdiff_t sum_window_row(const int dtype, const int vectors, const int pa
                 }
             }
         }
-        if (parts == 1 && count == 2) {
+        if (parts == 1 && count == 2 && n - j < 2 * LANES_F32) {
+            store_first(dtype, sum[0], dst, LANES_F32);
+            store_first(dtype, sum[1], dst + LANES_F32 * size, n - j - LANES_F32);
+        } else if (parts == 1 && count == 2) {
             if (dtype == F32 && job->streams) stream_pair_f32(dtype, sum, dst);
             else store_pair_f32(dtype, sum, dst);
         } else {
