@@ -197,9 +197,9 @@ INLINE void NAME(add_columns_block)(int dtype, int accumulate, int vectors, cons
                           MIN(n - k, COLUMNS_IN_SEQUENCE), 1, sum);
         for (int v = 0; v < vectors; v++) total[v] += sum[v];
     }
-    if (vectors == 4 && !accumulate) {
-        STORE_PAIR(dtype, total, dst);
-        STORE_PAIR(dtype, total + 2, dst + 2 * LANES * element_size(dtype));
+    if (vectors % 2 == 0 && !accumulate) {
+        for (int v = 0; v < vectors; v += 2)
+            STORE_PAIR(dtype, total + v, dst + v * LANES * element_size(dtype));
         return;
     }
     for (int v = 0; v < vectors; v++) {
@@ -209,6 +209,25 @@ INLINE void NAME(add_columns_block)(int dtype, int accumulate, int vectors, cons
     }
 }
 
+/* Four positions of one vector each, which have n columns: one after the other they waited for their sums. */
+INLINE void NAME(add_columns_of_four)(int dtype, const REAL *src, const ptrdiff_t *start,
+                                      const ptrdiff_t *first, const REAL *weight, ptrdiff_t n, int chains,
+                                      ptrdiff_t origin, char *dst) {
+    VEC part[4][4], total[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < chains; i++) {
+        for (int p = 0; p < 4; p++) part[i][p] = (VEC){0};
+        for (ptrdiff_t k = i; k < n; k += chains)
+            for (int p = 0; p < 4; p++)
+                part[i][p] += SPLAT(weight[first[p] + k])
+                              * *(const VEC *)(src + (start[p] - origin + k) * LANES);
+    }
+    for (int p = 0; p < 4; p++)
+        total[p] = NAME(join_chains)(chains, part[0][p], part[1][p], part[2][p], part[3][p]);
+    STORE_PAIR(dtype, total, dst);
+    STORE_PAIR(dtype, total + 2, dst + 2 * LANES * element_size(dtype));
+}
+
 /* dst[x][c] = sum_k weight[first[x] + k] * src[start[x] - origin + k][c] over the run of x, or added
  * to it, for x0 <= x < x1 and c < lanes; dst begins at x0, its columns are `step` bytes apart. */
 INLINE void NAME(add_columns_for)(int dtype, int accumulate, const REAL *src, ptrdiff_t lanes,
@@ -216,12 +235,23 @@ INLINE void NAME(add_columns_for)(int dtype, int accumulate, const REAL *src, pt
                                   const REAL *weight, int chains, ptrdiff_t origin,
                                   ptrdiff_t x0, ptrdiff_t x1, char *dst, ptrdiff_t step) {
     ptrdiff_t size = element_size(dtype);
+    const int by_four = !accumulate && lanes == LANES && step == LANES * size;
     for (ptrdiff_t x = x0; x < x1; x++, dst += step) {
         const REAL *s = src + (start[x] - origin) * lanes, *w = weight + first[x];
         ptrdiff_t n = first[x + 1] - first[x], c = 0;
+        if (by_four && x + 4 <= x1 && n <= COLUMNS_IN_SEQUENCE && first[x + 2] - first[x + 1] == n
+            && first[x + 3] - first[x + 2] == n && first[x + 4] - first[x + 3] == n) {
+            NAME(add_columns_of_four)(dtype, src, start + x, first + x, weight, n, chains, origin, dst);
+            x += 3, dst += 3 * step;
+            continue;
+        }
 #define ADD(vectors, rest)                                                                         \
     NAME(add_columns_block)(dtype, accumulate, vectors, s + c, lanes, w, n, chains, dst + c * size, rest)
         for (; c + 4 * LANES <= lanes; c += 4 * LANES) ADD(4, LANES);
+        if (c + 2 * LANES <= lanes) {
+            ADD(2, LANES);
+            c += 2 * LANES;
+        }
         for (; c + LANES <= lanes; c += LANES) ADD(1, LANES);
         if (c < lanes) ADD(1, lanes - c);
 #undef ADD
