@@ -6,6 +6,7 @@ sum of magnitudes that tolerances need.
 """
 
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 from math import floor
 
@@ -29,23 +30,15 @@ def to_front(weights, weights_format):
 
 def conv_backward(dy, weights, x, *, strides, pads_begin, dilations, groups):
     """diff_src[n, i, x] = sum of dy[n, o, y] W[o, i, k] where y·S + k·D - PB = x."""
-    dy, weights = np.asarray(dy, np.float64), np.asarray(weights, np.float64)
-    outputs, inputs = weights.shape[:2]
-    og = outputs // groups
-    result = np.zeros((dy.shape[0], inputs * groups, *x))
-    for q in range(groups):
-        part = dy[:, q * og : (q + 1) * og]
-        for k in np.ndindex(*weights.shape[2:]):
-            tap = weights[(slice(q * og, (q + 1) * og), slice(None), *k)]
-            for y in np.ndindex(*dy.shape[2:]):
-                at = [
-                    y[a] * strides[a] + k[a] * dilations[a] - pads_begin[a] for a in range(len(x))
-                ]
-                if all(0 <= at[a] < x[a] for a in range(len(x))):
-                    result[(slice(None), slice(q * inputs, (q + 1) * inputs), *at)] += (
-                        part[(slice(None), slice(None), *y)] @ tap
-                    )
-    return result
+    parts, weights = by_group(dy, groups), np.asarray(weights, np.float64)
+    panels = weights.reshape(groups, -1, *weights.shape[1:])
+    result = np.zeros((groups, len(dy), weights.shape[1], *x))
+    for k in np.ndindex(*weights.shape[2:]):
+        for y in np.ndindex(*dy.shape[2:]):
+            at = [y[a] * strides[a] + k[a] * dilations[a] - pads_begin[a] for a in range(len(x))]
+            if all(0 <= at[a] < x[a] for a in range(len(x))):
+                result[(..., *at)] += parts[(..., *y)] @ panels[(..., *k)]
+    return result.swapaxes(0, 1).reshape(len(dy), -1, *x)
 
 
 def conv_transpose_backward(dy, weights, x, *, strides, pads_begin, dilations, groups):
@@ -53,23 +46,21 @@ def conv_transpose_backward(dy, weights, x, *, strides, pads_begin, dilations, g
 
     `weights` are (I, O/g, *K).
     """
-    dy, weights = np.asarray(dy, np.float64), np.asarray(weights, np.float64)
-    inputs, og = weights.shape[:2]
-    ig = inputs // groups
-    result = np.zeros((dy.shape[0], inputs, *x))
-    for q in range(groups):
-        part = dy[:, q * og : (q + 1) * og]
-        for k in np.ndindex(*weights.shape[2:]):
-            tap = weights[(slice(q * ig, (q + 1) * ig), slice(None), *k)]
-            for at in np.ndindex(*x):
-                y = [
-                    at[a] * strides[a] + k[a] * dilations[a] - pads_begin[a] for a in range(len(x))
-                ]
-                if all(0 <= y[a] < dy.shape[2 + a] for a in range(len(x))):
-                    result[(slice(None), slice(q * ig, (q + 1) * ig), *at)] += (
-                        part[(slice(None), slice(None), *y)] @ tap.T
-                    )
-    return result
+    parts, weights = by_group(dy, groups), np.asarray(weights, np.float64)
+    panels = weights.reshape(groups, -1, *weights.shape[1:]).swapaxes(1, 2)
+    result = np.zeros((groups, len(dy), panels.shape[2], *x))
+    for k in np.ndindex(*weights.shape[2:]):
+        for at in np.ndindex(*x):
+            y = [at[a] * strides[a] + k[a] * dilations[a] - pads_begin[a] for a in range(len(x))]
+            if all(0 <= y[a] < dy.shape[2 + a] for a in range(len(x))):
+                result[(..., *at)] += parts[(..., *y)] @ panels[(..., *k)]
+    return result.swapaxes(0, 1).reshape(len(dy), -1, *x)
+
+
+def by_group(dy, groups):
+    """Return dy as (group, N, O/g, *y)."""
+    dy = np.asarray(dy, np.float64)
+    return dy.reshape(len(dy), groups, -1, *dy.shape[2:]).swapaxes(0, 1)
 
 
 def implementation_weights(page_weights, groups):
@@ -140,8 +131,8 @@ def by_taps(dy, weights, x, *, strides, pads_begin, dilations, groups, transpose
             for i, d, s, m in zip(k, dilations, strides, small, strict=True)
         )
         read = source[:, *window] if transposed else source
-        by_group = read.reshape(-1, groups, outputs // groups).swapaxes(0, 1)
-        product = (by_group @ panels[(..., *k)]).swapaxes(0, 1).reshape(*read.shape[:-1], inputs)
+        parts = read.reshape(-1, groups, outputs // groups).swapaxes(0, 1)
+        product = (parts @ panels[(..., *k)]).swapaxes(0, 1).reshape(*read.shape[:-1], inputs)
         if transposed:
             result += product
         else:
@@ -180,6 +171,8 @@ def coordinate(y, src, dst, transform, scale=None):
     return (y + Fraction(1, 2)) / ratio - Fraction(1, 2)
 
 
+# Their exact coordinates take longer than what is tested with them.
+@lru_cache(maxsize=4)
 def axis_matrix(src, dst, mode, transform, scale=None):
     """Return A with forward = A.T @ x on one axis, of shape (src, dst)."""
     matrix = np.zeros((src, dst))
@@ -206,6 +199,7 @@ def kernel(distance, cubic, a):
     return a * (x**3 - 5 * x**2 + 8 * x - 4) if x < 2 else 0
 
 
+@lru_cache(maxsize=4)
 def filter_matrix(src, dst, mode, transform, scale=None, *, antialias=False, a=-0.75):
     """Return axis_matrix of a cubic or antialiased interpolation."""
     matrix = np.zeros((src, dst))
