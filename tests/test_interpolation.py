@@ -179,6 +179,8 @@ def test_real_layers(channels, src, dst, mode, data_format, dtype):
         ((2, 2100), (4, 4200), "half_pixel"),
         ((4, 1100), (9, 4400), "asymmetric"),
         ((2, 8, 72), (16, 64, 144), "half_pixel"),
+        ((9, 50), (18, 100), "asymmetric"),
+        ((5, 7, 40), (10, 14, 80), "half_pixel"),
         ((9, 65), (65, 513), "align_corners"),
         ((2, 3, 131), (8, 3, 521), "align_corners"),
     ],
