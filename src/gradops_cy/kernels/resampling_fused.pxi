@@ -30,7 +30,8 @@ cdef extern from "resampling_windows.h" nogil:
     cpdef enum:
         WINDOW_VECTORS           # of a window at most; 0 where the tier has none
         WINDOW_VECTORS_OF_PARTS  # where a block has two
-        WINDOW_REACH             # elements of the longest window
+    enum:
+        WINDOW_REACH  # elements of the longest window
     void sum_windows(int dtype, int vectors, int parts, const FusedRows *job, Py_ssize_t jobs,
                      bint together, const Py_ssize_t *blocks, const int *patterns, Py_ssize_t step,
                      Py_ssize_t n) noexcept
