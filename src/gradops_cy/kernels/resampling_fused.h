@@ -17,7 +17,7 @@ typedef struct {
     const float *weight, *taps;
     ptrdiff_t rows, asked_rows, origin, extent, advance;
     ptrdiff_t count, row_step, dst_step;
-    ptrdiff_t shift;   /* row r + shift of a row of the result is row r of the next one, where there is such */
+    ptrdiff_t shift;   /* row r + shift of a row of the result is row r of the next one; 0 where none is */
     char *dst;
     ptrdiff_t joined;  /* rows that each one asked for stands for, which follow it in memory */
     Asking *meanwhile; /* what windows ask for instead, a time for each block, or NULL */

@@ -168,7 +168,7 @@ cdef void sum_buffered(const Job *job, const Workspace *space, const Span *span,
     cdef FusedRows fused = alike[0]
     cdef Py_ssize_t i
     fused.row, fused.weight, fused.rows, fused.dst = &loaded, &one, 1, space.summed
-    fused.count, fused.shift, fused.streams = 1, 1, False
+    fused.count, fused.streams = 1, False
     fused.extent = job.width.extent
     if job.kernel == WINDOWS:
         fused.extent = (span.y1 - span.y0) * job.pixel + WINDOW_REACH  # not past the slack
@@ -230,7 +230,7 @@ cdef void add_rows_to(Group *group, const Job *job, const Workspace *space, cons
     fused = &group.jobs[group.count]
     fused[0] = alike[0]
     fused.dst, fused.streams, fused.rows = dst, streams, products
-    fused.shift = alike.shift * row.depth_count if alike.shift else products
+    fused.shift = alike.shift * row.depth_count
     fused.row, fused.weight = group.rows[group.count], group.weights[group.count]
     all_products(job, &row, row.grads + span.y0 * job.grads.strides[4], group.rows[group.count],
                  group.weights[group.count])
@@ -271,7 +271,7 @@ cdef void run_fused(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
                                       job.result.strides[3])
     cdef Group group
     cdef bint together
-    alike.shift = rows_apart(job)  # for one plane; none where these are none
+    alike.shift = rows_apart(job)  # of one plane
     group.count = group.held = group.ahead = 0
     group.most = rows_of_group(job, &span) if job.kernel == WINDOWS else 1
     together = group.most > 1
@@ -311,7 +311,7 @@ cdef void run_shared(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     cdef float one = 1
     cdef FusedRows fused
     memset(&fused, 0, sizeof(FusedRows))
-    fused.row, fused.weight, fused.rows, fused.shift, fused.count = &loaded, &one, 1, 1, 1
+    fused.row, fused.weight, fused.rows, fused.count = &loaded, &one, 1, 1
     fused.taps, fused.origin, fused.extent = job.phases, span.y0 // job.scale, job.width.extent
     fused.dst = space.summed
     chunk[CHUNK_START], chunk[CHUNK_END] = span.y0, span.y1

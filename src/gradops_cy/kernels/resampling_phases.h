@@ -188,7 +188,8 @@ INLINE void sum_phases_for(const int dtype, const int scale, const int before, c
         held_row[r] = job->row[r], held_weight[r] = splat_f32(job->weight[r]);
 #define SUM(together)                                                                              \
     sum_phase_rows(dtype, scale, before, taps, chains, fixed, together, job, row, splat, i, x0, x1)
-    if (two && (dtype != F32 || !job->in_order) && (fixed ? job->shift == fixed / 2 : job->shift < job->rows))
+    const int shared = fixed ? job->shift == fixed / 2 : job->shift && job->shift < job->rows;
+    if (two && shared && (dtype != F32 || !job->in_order))
         for (; i + 2 <= job->count; i += 2) SUM(2);
     for (; i < job->count; i++) SUM(1);
 #undef SUM
