@@ -229,10 +229,15 @@ def test_views_of_whole_factors(dst, view, out_view, dtype):
         (2, (3, 6300), (2, 4200)),
         (2, (2, 2049), (4, 6147)),
         (5, (3, 6, 30), (4, 9, 40)),
+        (30, (5, 9), (7, 20)),
+        (7, (9, 5), (80, 20)),
+        (40, (2, 3, 4), (5, 4, 9)),
+        (70, (11,), (27,)),
+        (3, (64, 34), (96, 51)),
     ],
 )
-def test_windows(channels, src, dst, mode, accumulate, data_format, dtype):
-    """Blocks whose columns lie close together: small planes by turns, and rows in pieces."""
+def test_batches(channels, src, dst, mode, accumulate, data_format, dtype):
+    """Batches of small planes, of rows of one plane, and of rows in pieces."""
     out = {"out_view": "contiguous", "accumulate": accumulate}
     check(dtype, data_format, 2, channels, src, dst, mode, "half_pixel", **out)
 
@@ -240,8 +245,8 @@ def test_windows(channels, src, dst, mode, accumulate, data_format, dtype):
 @every_dtype
 @pytest.mark.parametrize("out_view", WRITEABLE)
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("dst", [(9, 45), (4, 20)])
-def test_views_of_windows(dst, view, out_view, dtype):
+@pytest.mark.parametrize("dst", [(9, 45), (4, 20), (13, 60)])
+def test_views_of_batches(dst, view, out_view, dtype):
     check(dtype, "NCX", 2, 9, (6, 30), dst, "linear", "half_pixel", view=view, out_view=out_view)
 
 

@@ -19,8 +19,8 @@ from tests.tolerances import DTYPES
 
 # Those of positions, and those of channels that lie innermost.
 KERNELS = (
-    ["points", "phases", "windows", "width", "planes", "rows", "channels"],
-    ["points", "windows", "width", "rows", "channels"],
+    ["points", "phases", "width", "planes", "rows", "channels"],
+    ["points", "width", "rows", "channels"],
 )
 
 
@@ -137,17 +137,24 @@ def test_points_past_the_caches(monkeypatch, src, dst, channels, lines, data_for
         ((3, 8, 33), (27, 40, 45)),
         ((7, 4, 20), (9, 7, 33)),
         ((25, 20), (11, 9)),
+        ((60, 20), (90, 30)),
+        ((100, 31), (150, 47)),
+        ((3, 4, 5), (7, 9, 11)),
+        ((1, 9), (1, 20)),
+        ((40,), (300,)),
+        ((9, 9), (80, 90)),
+        ((80, 7), (9, 9)),
     ],
 )
-def test_windows_by_groups(monkeypatch, src, dst, channels, spread, data_format, dtype):
-    """Rows are summed together, gathered and streamed, planes take turns: always the same bits."""
+def test_batches(monkeypatch, src, dst, channels, spread, data_format, dtype):
+    """Rows and planes are summed together, asked for, gathered and streamed: the same bits."""
     shape, of_dst = shapes_of(data_format, channels, src, dst)
     dy = np.random.default_rng(0).standard_normal(of_dst).astype(DTYPES[dtype])
     results = []
     for name, streams, fetch, threads in (
         ("rows", False, 1 << 60, 1),
-        ("windows", False, 1 << 60, 2),
-        ("windows", True, 0, 1),
+        ("width", False, 1 << 60, 2),
+        ("width", True, 0, 1),
     ):
         monkeypatch.setattr(_processor, "past_the_caches", lambda *_, past=streams: past)
         monkeypatch.setattr(_processor, "beyond_cache", lambda *_, past=streams: past)

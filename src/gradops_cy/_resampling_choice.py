@@ -5,7 +5,6 @@ The kernels reduce depth and height while they load rows, then the width, in vec
 - channels, where these lie innermost and are many,
 - positions along the width, picked by permutation, where channels are few or not innermost,
 - the same, dealt out or spread, where the width grows or shrinks by 2, 4 or 8,
-- the same, where what a vector of positions reads fits a few registers,
 - elements of a row, zeros and all, where none of its columns reads more than one of diff_dst,
 - 16 planes, transposed as a whole, where they fit a cache, or
 - 16 rows of the result, with their channels where these lie innermost but are few, transposed in
@@ -39,8 +38,10 @@ _FEW_ROWS = 3
 _KERNEL_WIDTH_CHANNELS = 16
 _KERNEL_WIDTH_CHANNELS_SPARSE = 32
 _SPARSE = 3
-_GROUP_ELEMENTS = 256
+_GROUP_ELEMENTS = 1024
 CHUNK_ELEMENTS = 4096
+# Elements of the rows that it reduces, or their sums, before others follow.
+BATCH_ELEMENTS = 6144
 _LONGEST_WIDTH = 1 << 20
 # Channels of a position of the kernel of points, all of which its buffers hold.
 _MOST_CHANNELS = 4096
@@ -49,38 +50,33 @@ _MOST_CHANNELS = 4096
 _PLANE_ELEMENTS = 1 << 17
 _PLANE_GROUPS = 4
 THREAD_ELEMENTS = 1 << 15
-# The elements of a row from which on windows of narrow vectors do not pay: they take a permutation
-# for each register.
-_LONG_ROW = 200
-
 # Nanoseconds of the kernels of positions and planes for each thing that they do, as fitted to the
 # times of thousands of drawn problems on Zen 5, with vectors of 64 and of 32 bytes: within a fifth
 # for half of them, and what is chosen takes 1.05 times as long as the best one, on average. Those
-# of widths are a fifth more, since they wait for memory in two passes. Windows sum rows by groups
-# since then, and were fitted again on Zen 4, relative to what the others take there.
+# of widths, which sum rows by batches since then, were fitted on Zen 4, relative to what the others
+# take there.
 _NANOSECONDS = {
     16: {
-        # A row of the result, its blocks, those for each row of diff_dst, and for each tap.
-        "windows": (1.3, 1.5, 1.0, 0.46),
-        "windows alike": (2.9, 0.2, 1.45, 0.66),  # of rows whose blocks have one pattern
-        "width": (15.0, 1.9, 0.55, 1.2),
-        "phases": (2.0, 0.75, 0.45, 0.0),
-        "spread": (2.6, 0.65, 0.3, 0.0),  # phases where the width shrinks
+        # A row of the result, its rows of diff_dst of a batch, vectors of these, blocks and picks.
+        "width": (1.5, 2.0, 0.5, 2.2, 0.2),
+        # A row of the result, its blocks, those for each row of diff_dst.
+        "phases": (2.0, 0.75, 0.45),
+        "spread": (2.6, 0.65, 0.3),  # phases where the width shrinks
         # A row or a plane, a row that reads something, its blocks, those for each row of diff_dst.
         "points": (1.4, 3.0, 0.3, 1.0),
         # Sixteen planes, a row of these, a position transposed, and each tap.
         "planes": (160.0, 23.0, 2.1, 0.6),
     },
     8: {
-        "windows": (1.9, 1.25, 0.9, 0.65),
-        "windows alike": (3.0, 0.55, 1.2, 0.65),
-        "width": (16.0, 2.2, 0.5, 0.5),
-        "phases": (2.5, 0.5, 0.4, 0.0),
-        "spread": (1.0, 1.1, 0.3, 0.0),
+        "width": (2.0, 2.0, 0.3, 1.5, 0.1),
+        "phases": (2.5, 0.5, 0.4),
+        "spread": (1.0, 1.1, 0.3),
         "points": (1.6, 7.1, 0.2, 0.8),
         "planes": (195.0, 25.0, 2.35, 0.95),
     },
 }
+# What a tap of a block costs that is picked from one to three vectors, or from more in memory.
+_PICKS = {16: (1.0, 1.25, 3.0, 4.0), 8: (1.0, 3.0, 5.0, 8.0)}
 # With vectors of 64 bytes Intel was found to favour rows over planes by so much, and Zen 4 all
 # other kernels over phases where the width shrinks.
 _PLANES_INTEL = 1.5
@@ -89,7 +85,7 @@ _SPREAD_ZEN4 = 2.0
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:
-    """A kernel and its tables: of widths and windows, of phases, or of points.
+    """A kernel and its tables: of widths, of phases, or of points.
 
     The products of a column are summed in so many chains, whatever the kernel.
     """
@@ -133,12 +129,6 @@ class _Candidates:
         self.longest = [int(axis.count.max()) for axis in axes]
 
     @property
-    def has_windows(self) -> bool:
-        """Whether windows pay."""
-        wide = _kernels.WIDTH_LANES >= _kernels.ROW_LANES
-        return wide or self.problem.src[2] * self.pixel < _LONG_ROW
-
-    @property
     def has_planes(self) -> bool:
         """Whether planes fit a cache, fill vectors, and leave every thread some."""
         problem, lanes = self.problem, _kernels.ROW_LANES
@@ -161,9 +151,6 @@ class _Candidates:
         if widths or few or self.longest[0] * self.longest[1] == 1:
             yield "points"
         if widths:
-            # Where the width shrinks, hardly two windows have one pattern.
-            if self.has_windows and problem.dst[2] >= problem.src[2]:
-                yield "windows"
             yield "width"
             few = problem.channels < _KERNEL_WIDTH_CHANNELS
         yield "rows" if few else "channels"
@@ -183,9 +170,9 @@ class _Candidates:
         products = math.prod(float(axis.count.mean()) for axis in self.axes[:2])
         read = math.prod(float((axis.count > 0).mean()) for axis in self.axes[:2])
         taps = float(self.axes[2].count.mean())
-        vector = _kernels.POINT_LANES
-        of = _NANOSECONDS[max(vector, 8)]
-        blocks = -(-extent // vector)
+        lanes = _kernels.POINT_LANES
+        of = _NANOSECONDS[max(lanes, 8)]
+        blocks = -(-extent // lanes)
         times = {}
 
         if self.has_planes:
@@ -193,18 +180,21 @@ class _Candidates:
             group, row, moved, tap = of["planes"]
             each = group + row * src / extent + moved * (src + dst) + tap * src * taps
             times["planes"] = groups * each
-            if vector == 16 and not _processor.AMD:
+            if lanes == 16 and not _processor.AMD:
                 times["planes"] *= _PLANES_INTEL
-        for name in ("windows", "width", "phases") if self.has_windows else ("width", "phases"):
-            kind = "spread" if name == "phases" and columns < extent else name
-            if name == "windows" and extent > vector and vector * columns % extent == 0:
-                kind = "windows alike"
-            row, block, product, tap = of[kind]
-            loads = products if name == "windows" else products * max(1.0, columns / extent)
-            each = row + blocks * ((block + tap * taps) * read + product * loads)
-            times[name] = rows * each
-            if kind == "spread" and _processor.ZEN4:
-                times[name] *= _SPREAD_ZEN4
+        if self.permutes:
+            row, product, vector, block, pick = of["width"]
+            blocks_of_row, picks = self.blocks(self.side_by_side())
+            elements = max(extent, columns) * problem.src[0] * problem.src[1]
+            together = max(1, min(planes, BATCH_ELEMENTS // elements))
+            reduced = products * (product / together + vector * -(-columns // lanes))
+            times["width"] = rows * (row + reduced + block * blocks_of_row + pick * picks)
+        kind = "spread" if columns < extent else "phases"
+        row, block, product = of[kind]
+        each = row + blocks * (block * read + product * products * max(1.0, columns / extent))
+        times["phases"] = rows * each
+        if kind == "spread" and _processor.ZEN4:
+            times["phases"] *= _SPREAD_ZEN4
         plane, row, block, product = of["points"]
         each = plane + row * read + blocks * (block * read + product * products)
         times["points"] = planes * plane + rows * each
@@ -218,8 +208,8 @@ class _Candidates:
         if name == "phases":
             phases = self.phases()
             return KernelChoice(name, self.chains, phases=phases) if phases else None
-        if name in ("windows", "width"):
-            width = self.windows() if name == "windows" else self.width_table(self.group())
+        if name == "width":
+            width = self.width_table()
             return KernelChoice(name, self.chains, width=width) if width else None
         return KernelChoice(name, self.chains)
 
@@ -243,20 +233,25 @@ class _Candidates:
         lanes, parts = _kernels.PHASE_LANES, _kernels.PHASE_PARTS > 0
         return phase_table(self.axes[2], problem.dst[2], lanes=lanes, parts=parts)
 
-    def windows(self) -> WidthTable | None:
-        """Return the table of windows, or None where these were too long."""
-        vectors = {1: _kernels.WINDOW_VECTORS, 2: _kernels.WINDOW_VECTORS_OF_PARTS}
-        most = vectors.get(self.chains, 0)
-        table = self.width_table(1) if most else None
-        fits = table is not None and 0 < table.window <= most * _kernels.WIDTH_LANES
-        return table if fits else None
-
-    def group(self) -> int:
+    def side_by_side(self) -> int:
         """Return how many rows of the result the kernel of widths takes side by side."""
         row = max(self.problem.src[2], self.problem.dst[2]) * self.pixel
-        return int(max(1, min(self.rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row)))
+        most = max(1, min(self.rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row))
+        return min(range(1, most + 1), key=lambda rows: sum(self.blocks(rows)))
 
-    def width_table(self, group: int) -> WidthTable | None:
+    def blocks(self, rows: int) -> tuple[float, float]:
+        """Return the blocks of a row, of so many side by side, and what they pick, by its cost."""
+        lanes, taps = _kernels.WIDTH_LANES, self.longest[2]
+        extent, columns = self.problem.src[2] * self.pixel, self.problem.dst[2] * self.pixel
+        blocks = -(-rows * extent // lanes)
+        # A part of a block reads so many columns, more where it is of two rows.
+        positions = min(lanes // self.chains, rows * extent)
+        reach = -(-positions * columns // extent) + taps * self.pixel * (1 + (rows > 1))
+        vectors = -(-min(reach, rows * columns) // lanes)
+        cost = _PICKS[lanes][min(vectors, len(_PICKS[lanes])) - 1]
+        return blocks / rows, blocks / rows * taps * cost
+
+    def width_table(self) -> WidthTable | None:
         """Return the table of a row, or None for one that is too long or reads far apart.
 
         Nor has a tier one that cannot permute.
@@ -272,7 +267,7 @@ class _Candidates:
             self.axes[2],
             dst,
             self.pixel,
-            group,
+            self.side_by_side(),
             self.chains,
             lanes=_kernels.WIDTH_LANES,
             reach=_kernels.WIDTH_REACH,

@@ -18,7 +18,7 @@ _IN_ORDER, _IN_ORDER_CHANNELS = 0.25, 1.0
 _FETCH_BYTES = 1 << 21
 _AHEAD_BYTES = {
     "channels": 1 << 12 if _processor.AMD else 1 << 10,
-    "width": 1 << 12,
+    "width": 1 << 15,
     "rows": 0,
     "points": 1 << 13,
 }
@@ -26,20 +26,18 @@ _AHEAD_BYTES = {
 # Zen 5 all of a sum's rows are asked for no farther than this together, so that it holds them.
 _NEAR: frozenset[str] = frozenset()
 if _processor.ZEN5:
-    _NEAR = frozenset({"channels", "width", "planes", "rows", "phases", "windows"})
+    _NEAR = frozenset({"channels", "planes", "rows", "phases"})
 elif _isa.TIER == "amx":
-    _NEAR = frozenset({"channels", "width", "planes"})
+    _NEAR = frozenset({"channels", "planes"})
 _NEAR_BYTES = 1 << 15
 # Rows that lie within a few kilobytes, which AMD's prefetchers up to Zen 4 do not follow (7 of 24
-# GB/s): what lies beyond a row's end is the next one, which is there already. Those of the next row
-# of the result are asked for instead, if they are not longer than this, and not longer than the
-# second in the first-level cache, and this many bytes before at least from memory; phases and
-# windows ask for those of as many rows of the result as this, or as this many bytes hold. Nearest,
-# with little to do between the loads, touches one after the other, but on Zen 5.
-_NEXT_ROWS_BYTES = 1 << 16
-_NEXT_ROWS_NEAR_BYTES = 3 << 13
+# GB/s): what lies beyond a row's end is the next one, which is there already. Phases ask for those
+# of so many rows of the result further on, or as many as so many bytes hold.
 _ROWS_AHEAD = 16
 _ROWS_AHEAD_BYTES = 1 << 14
+# Where two rows of the result share what they read, those of the next one are asked for, on Zen 5
+# in the first-level cache if they are no longer than this.
+_NEXT_ROWS_NEAR_BYTES = 3 << 13
 # What channels ask for in the order of memory, of the next row of the result or of later ones: no
 # more than this, half of the second-level cache.
 _WHOLE_ROWS_BYTES = 1 << 19
@@ -48,7 +46,7 @@ _WHOLE_ROWS_BYTES = 1 << 19
 def fetching_of(
     problem: ResampleProblem, kernel: str, lanes: int, pixel: int, products: int
 ) -> dict[str, int]:
-    """Choose how diff_dst is read: `ahead`, `rows_ahead`, `in_order` and `touches` of the kernels.
+    """Choose how diff_dst is read: `ahead`, `rows_ahead` and `in_order` of the kernels.
 
     A row of the result has up to `products` rows of diff_dst; positions have `pixel` elements.
     """
@@ -56,26 +54,21 @@ def fetching_of(
     plane_bytes = math.prod(problem.dst) * itemsize
     read = problem.batch * problem.channels * plane_bytes
     if read < _FETCH_BYTES:
-        return {"ahead": 0, "rows_ahead": 0, "in_order": False, "touches": False}
-    touches = (
-        kernel == "width"
-        and _processor.AMD
-        and not _processor.ZEN5
-        and products * math.prod(problem.src[:2]) <= math.prod(problem.dst[:2])
-    )
+        return {"ahead": 0, "rows_ahead": 0, "in_order": False}
     next_rows = max(1, problem.dst[1] // problem.src[1]) * problem.dst[2] * pixel * itemsize
     near = kernel in _NEAR
     share = _IN_ORDER_CHANNELS if kernel == "channels" else _IN_ORDER
     in_order = not near and _processor.beyond_cache(read, share)
     if kernel == "planes":
         ahead = plane_bytes * lanes
-    elif kernel in ("phases", "windows"):
+    elif kernel == "phases":
         ahead = 2 * max(1, min(_ROWS_AHEAD, _ROWS_AHEAD_BYTES // next_rows))
-    elif touches:
-        ahead = 0
-    elif kernel == "width" and next_rows <= _NEXT_ROWS_BYTES:
-        near = near and next_rows <= _NEXT_ROWS_NEAR_BYTES
+    elif kernel == "width" and products >= _kernels.SHARED_PRODUCTS:
+        near = _processor.ZEN5 and next_rows <= _NEXT_ROWS_NEAR_BYTES
         ahead = up(max(next_rows, _ROWS_AHEAD_BYTES) if in_order else next_rows, 64)
+    elif kernel == "width":
+        # From the third-level cache AMD's cores have what they read sooner without being asked.
+        ahead = _AHEAD_BYTES[kernel] if in_order or not _processor.AMD else 0
     else:
         ahead = _AHEAD_BYTES[kernel]
         if _processor.ZEN5:
@@ -83,7 +76,7 @@ def fetching_of(
     if near and ahead:
         ahead += _kernels.NEAR
     rows_ahead = _rows_ahead(problem) if kernel == "channels" and in_order else 0
-    return {"ahead": ahead, "rows_ahead": rows_ahead, "in_order": in_order, "touches": touches}
+    return {"ahead": ahead, "rows_ahead": rows_ahead, "in_order": in_order}
 
 
 def _rows_ahead(problem: ResampleProblem) -> int:

@@ -42,18 +42,22 @@ def _weights(axis: AxisTable, place: Array, most: int) -> Array:
     return weights
 
 
-def rows_alike(axis: AxisTable, dst: int) -> Array:
-    """Return for each index how many from it on have the same weights, at equal distances.
+def rows_alike(axis: AxisTable, apart: int, period: int = 1) -> Array:
+    """Return for each index how many have the same weights, it and those `period` on in turn.
 
-    Where the axis does not grow, that distance is none.
+    What they read begins `apart` after one another; 0 where the axis does not grow.
     """
-    src = len(axis.start)
-    weights = _weights(axis, np.zeros(src, np.intp), int(axis.count.max()))
-    parts = np.diff(axis.start) != dst // src
-    parts |= (np.diff(axis.count) != 0) | np.any(weights[1:] != weights[:-1], axis=1)
-    ends = np.append(np.flatnonzero(parts), src - 1)
-    index = np.arange(src)
-    return ends[np.searchsorted(ends, index)] + 1 - index
+    weights = _weights(axis, np.zeros(len(axis.start), np.intp), int(axis.count.max()))
+    alike = np.empty(len(axis.start), np.intp)
+    for first in range(min(period, len(alike))):
+        rows = slice(first, None, period)
+        start, count, same = axis.start[rows], axis.count[rows], weights[rows]
+        parts = (np.diff(start) != apart) | (np.diff(count) != 0)
+        parts |= np.any(same[1:] != same[:-1], axis=1)
+        ends = np.append(np.flatnonzero(parts), len(start) - 1)
+        index = np.arange(len(start))
+        alike[rows] = ends[np.searchsorted(ends, index)] + 1 - index
+    return alike
 
 
 def phase_table(axis: AxisTable, dst: int, *, lanes: int, parts: bool) -> PhaseTable | None:

@@ -12,7 +12,12 @@ import numpy as np
 from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
-from gradops_cy._resampling_choice import CHUNK_ELEMENTS, THREAD_ELEMENTS, choose
+from gradops_cy._resampling_choice import (
+    BATCH_ELEMENTS,
+    CHUNK_ELEMENTS,
+    THREAD_ELEMENTS,
+    choose,
+)
 from gradops_cy._resampling_fetching import fetching_of
 from gradops_cy._resampling_phases import rows_alike
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
@@ -25,7 +30,6 @@ _KERNEL_CODES = {
     "planes": _kernels.PLANES,
     "width": _kernels.WIDTH,
     "phases": _kernels.PHASES,
-    "windows": _kernels.WINDOWS,
     "points": _kernels.POINTS,
 }
 
@@ -53,21 +57,20 @@ _SHARED_SCALE = 8
 # Elements of a row of diff_dst and of the result up to which one axis is folded with the channels:
 # longer ones are better read one by one.
 _FOLDED_ROW = 2048
-# Elements loaded and stored of the planes that the kernels of phases and of windows take by turns,
-# and the fewest planes. Windows gain more by it: what the blocks of a row need is set up for each
-# row, or once for all planes. They leave so many tasks, or tasks that are worth a thread.
-_TURNS_OF_PHASES, _FEW_PLANES_OF_PHASES = 1 << 13, 4
-_TURNS_OF_WINDOWS, _FEW_PLANES_OF_WINDOWS, _TASKS_OF_WINDOWS = 1 << 15, 2, 8
+# Elements loaded and stored of the planes that the kernel of phases takes by turns, and the fewest
+# planes.
+_TURN_ELEMENTS, _FEW_PLANES = 1 << 13, 4
+# The most rows of the result among which its kinds of rows repeat, for this to be made use of, and
+# the elements that one is summed from: longer ones are better read one after the other.
+_LONGEST_PERIOD, _PERIODIC_ELEMENTS = 16, 1024
 # Elements loaded and stored by one task, about.
 _TASK_ELEMENTS = 1 << 16
 # Bytes of a cache in which rows stay that several rows of the result touch, and the fewest rows of
 # the result that this is done for. AMD's third-level cache is near enough: edges are read again.
 _CACHE_BYTES = 1 << 22 if _processor.AMD else 1 << 20
 _FEW_ROWS = 3
-# How much larger diff_dst may be where widths and windows store past the caches, and the
-# elements, in the type that computes, gathered to do so.
+# How much larger diff_dst may be where widths store past the caches.
 _STREAM_GROWTH = 4
-_STAGE_ELEMENTS = 4096
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 17
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
@@ -82,7 +85,7 @@ class ResamplePlan:
 
     Attributes
     ----------
-    kernel : {"channels", "width", "phases", "windows", "points", "rows", "planes"}
+    kernel : {"channels", "width", "phases", "points", "rows", "planes"}
         What the lanes are.
     lanes : int
         Channels of a block, or rows, or planes, side by side.
@@ -159,7 +162,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     choice = choose(problem, innermost, axes)
     kernel, in_chains = choice.kernel, choice.chains
     width, phases, points = choice.width, choice.phases, choice.points
-    folds = kernel in ("phases", "windows", "points") and _folds(problem, innermost)
+    folds = kernel in ("phases", "points") and _folds(problem, innermost)
     computed = problem
     if folds:
         extent = problem.channels
@@ -181,7 +184,6 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     table = np.concatenate(pieces).astype(np.intp, copy=False)
     weights = np.concatenate([axis.weights for axis in tabulated]).view(np.uint8)
 
-    fused = kernel in ("phases", "windows")
     lanes, pixel = _kernels.ROW_LANES, 1
     itemsize = _arrays.DTYPES[problem.store_dtype].itemsize
     planes = problem.batch * problem.channels
@@ -201,21 +203,16 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     src, dst = math.prod(problem.src), math.prod(problem.dst)
     streams = _past_the_caches(problem)
     if width or phases:
-        # Between the loads of more than is stored, stores past the caches are slower: soon for
-        # halves of widths, which take longer to sum than to load, and always for those of phases.
-        spreads = phases is not None and phases.spread > 1
-        most = 1
-        if itemsize == 4 or spreads or (width and fused):
-            most = _STREAM_GROWTH
-        elif phases:
-            most = 0
+        # Between the loads of more than is stored, stores past the caches are slower, and always
+        # for halves of phases.
+        most = _STREAM_GROWTH if width or itemsize == 4 or (phases and phases.spread > 1) else 0
         streams = streams and dst <= most * src
+    stage = 0
     if width:
         lanes = pixel
-        elements = width.elements
-        if streams:
-            elements = max(elements, _STAGE_ELEMENTS)
+        elements = max(width.elements, BATCH_ELEMENTS)
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
+        stage = columns if streams else 0
         chunks = len(width.chunks) // _kernels.CHUNK_WORDS
     elif points:
         lanes = pixel
@@ -238,8 +235,9 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     # The tasks: whole blocks, about equal in what they load and store.
     rows = planes // pixel * problem.src[0] * problem.src[1]
     rows_in_cache, task_columns, planes_at_once = 1, problem.src[2], 1
-    if fused and innermost == "width" and chunks == 1:
-        planes_at_once = _planes_at_once(problem, windows=width is not None)
+    if phases and chunks == 1:
+        planes_at_once = min(problem.channels, _TURN_ELEMENTS // (src + dst))
+        planes_at_once = planes_at_once if planes_at_once >= _FEW_PLANES else 1
     if kernel == "planes":
         task_rows = lanes * max(1, _TASK_ELEMENTS // (lanes * (src + dst)))
         tasks = -(-planes // task_rows)
@@ -247,8 +245,12 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         task_rows = planes_at_once
         tasks = problem.batch * -(-problem.channels // planes_at_once)
     elif width:
+        # Whole planes, where these are small.
         row_elements = problem.src[2] * (1 + dst / src) * pixel / chunks
-        task_rows = width.group * max(1, int(_TASK_ELEMENTS / (row_elements * width.group)))
+        unit = math.prod(problem.src[:2])
+        if unit * row_elements > _TASK_ELEMENTS // 2:
+            unit = width.group
+        task_rows = unit * max(1, int(_TASK_ELEMENTS / (row_elements * unit)))
         tasks = chunks * -(-rows // task_rows)
     elif points:
         row_elements = problem.src[2] * pixel / chunks
@@ -275,8 +277,14 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         task_rows = _kernels.ROW_LANES * max(1, int(_TASK_ELEMENTS / row_elements))
         tasks = -(-rows // task_rows) * -(-problem.src[2] // task_columns)
 
+    # Kinds of rows: one, or as many as the heights' ratio has in its terms.
+    period, apart = 1, problem.dst[1] // problem.src[1]
+    terms = problem.src[1] // math.gcd(problem.src[1], problem.dst[1])
+    short = problem.dst[2] * pixel * longest[0] * longest[1] <= _PERIODIC_ELEMENTS
+    if width and short and terms <= _LONGEST_PERIOD:
+        period, apart = terms, problem.dst[1] * terms // problem.src[1]
     repeats = kernel in ("channels", "points") and problem.dst[1] < problem.src[1]
-    whole = (dst, src) if kernel == "planes" else (0, 0)
+    whole = (dst, src) if kernel == "planes" else (stage, 0)
     none = np.empty(0, np.intp)
     words = points.words if points else none.astype(np.intc)
     tables: dict[str, Array] = {
@@ -286,7 +294,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         "blocks": width.blocks if width else none,
         "patterns": width.patterns if width else words,
         "phases": phases.weights if phases else none.astype(np.float32),
-        "alike": rows_alike(axes[1], problem.dst[1]) if fused or repeats else none,
+        "alike": rows_alike(axes[1], apart, period) if phases or width or repeats else none,
     }
     workspace_bytes = _kernels.workspace_bytes(
         dtype.itemsize, lanes, columns, products, longest[2], *whole
@@ -316,8 +324,10 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             scale=phases.scale if phases else 1,
             spread=phases.spread if phases else 1,
             taps=phases.taps if phases else 1,
-            window_vectors=-(-width.window // _kernels.WIDTH_LANES) if width and fused else 0,
             planes_at_once=planes_at_once,
+            period=period,
+            apart=apart,
+            stage_bytes=stage * lanes * dtype.itemsize,
             lanes=lanes,
             columns=columns,
             longest_product=products,
@@ -335,19 +345,6 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             **tables,
         ),
     )
-
-
-def _planes_at_once(problem: ResampleProblem, *, windows: bool) -> int:
-    """Return how many planes take turns, row by row."""
-    plane = math.prod(problem.src) + math.prod(problem.dst)
-    if windows:
-        most, few = _TURNS_OF_WINDOWS // plane, _FEW_PLANES_OF_WINDOWS
-        share = problem.batch * problem.channels // _TASKS_OF_WINDOWS
-        most = min(most, max(THREAD_ELEMENTS // plane, share))
-    else:
-        most, few = _TURNS_OF_PHASES // plane, _FEW_PLANES_OF_PHASES
-    at_once = min(problem.channels, most)
-    return at_once if at_once >= few else 1
 
 
 def _past_the_caches(problem: ResampleProblem) -> bool:

@@ -17,8 +17,8 @@ from gradops_cy._arrays import Array, aligned_bytes
 from gradops_cy._distinct import Ints, distinct
 from gradops_cy._resampling_axis import AxisTable
 
-# Words of a pattern before its places: PATTERN_HEAD of resampling_width.h; and the one that holds
-# the elements over which the taps of a part reach.
+# Words of a pattern before its places, and the one that holds the elements over which the taps of a
+# part reach: PATTERN_HEAD and WINDOW of resampling_width.h.
 _HEAD = 16
 _WINDOW = 9
 
@@ -76,9 +76,7 @@ def _patterns(parts: int, place: Array, count: Array, weights: Array, step: int)
 class WidthTable:
     """Chunks, blocks and patterns as the kernel reads them; see resampling_width.pxi.
 
-    `elements` is the most that a chunk of a group holds, loaded or stored; `window` the most that
-    the taps of a block or of one of its parts lie apart, or 0 where some block is whole that
-    should have parts.
+    `elements` is the most that a chunk of a group holds, loaded or stored.
     """
 
     group: int
@@ -86,7 +84,6 @@ class WidthTable:
     blocks: Array
     patterns: Array
     elements: int
-    window: int
 
 
 def width_table(
@@ -171,5 +168,4 @@ def width_table(
         blocks=blocks.ravel(),
         patterns=aligned,
         elements=elements,
-        window=0 if len(whole) else int(words[:, _WINDOW].max()),
     )

@@ -19,16 +19,16 @@ static void fetch_to_write(char *p, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t
 }
 
 /* Runs of `bytes` that are asked for while other memory is summed, one after the other: `each` bytes at a
- * time, from a place in the current run on. */
+ * time, from a place in the current run on, by whole lines that are due. */
 enum { ASKED_RUNS = 16 };
 typedef struct {
     const char *run[ASKED_RUNS];
-    ptrdiff_t runs, bytes, each, current, place;
+    ptrdiff_t runs, bytes, each, due, current, place;
 } Asking;
 
 static inline void ask_on(Asking *asking, ptrdiff_t times) {
-    const ptrdiff_t bytes = times * asking->each;
-    for (ptrdiff_t j = 0; j < bytes && asking->current < asking->runs; j += 64) {
+    asking->due += times * asking->each;
+    for (; asking->due >= 64 && asking->current < asking->runs; asking->due -= 64) {
         __builtin_prefetch(asking->run[asking->current] + asking->place, 0, 2);
         asking->place += 64;
         if (asking->place >= asking->bytes) asking->place = 0, asking->current++;

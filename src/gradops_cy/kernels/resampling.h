@@ -48,6 +48,7 @@ INLINE void load_pair_f32(int dtype, const char *p, vec_f32 *pair) {
     if (dtype == BF16) {
         typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
         words both = *(const words *)p;
+        HOLD_VECTOR(both);
         pair[0] = (vec_f32)(both << 16);
         pair[1] = (vec_f32)(both & 0xffff0000u);
         return;

@@ -33,7 +33,7 @@ cdef extern from "resampling.h" nogil:
         ASKED_RUNS, ASKING_LANES
     ctypedef struct Asking:
         const char *run[16]  # ASKED_RUNS
-        Py_ssize_t runs, bytes, each, current, place
+        Py_ssize_t runs, bytes, each, due, current, place
     void add_shared_rows(int dtype, const char **row, const void **weight, Py_ssize_t rows,
                          Py_ssize_t ahead, Asking *meanwhile, Py_ssize_t n, char **dst,
                          const int *add) noexcept
@@ -69,7 +69,7 @@ cdef extern from "resampling.h" nogil:
                    Py_ssize_t cols) noexcept
 
 cpdef enum:
-    CHANNELS, ROWS, PLANES, WIDTH, PHASES, WINDOWS, POINTS  # what the lanes of a block are
+    CHANNELS, ROWS, PLANES, WIDTH, PHASES, POINTS  # what the lanes of a block are
     ROW_LANES = 16      # rows or planes side by side
     MAX_PRODUCTS = 256  # rows summed at most before their sum is rounded off; more are halved
     MAX_RUN = 128       # columns of a run that a block must hold; longer runs are halved
@@ -102,13 +102,13 @@ cdef struct Job:
     const char *weights  # those of all axes
     int chains  # that the products of a column are summed in
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
-    bint in_order  # ... of PHASES and WINDOWS, one row after the other, where these follow each other
+    bint in_order  # ... of PHASES, one row after the other, where these follow each other
     Py_ssize_t rows_ahead  # CHANNELS: of the result, what these read is asked for instead; or 0
     bint boxes  # CHANNELS: all weights are 1, and a result's element reads few rows and columns
     bint slides  # CHANNELS: both passes at once
-    bint touches  # rows are touched one after the other before WIDTH reads them side by side
-    # For WIDTH and WINDOWS: rows side by side, chunks of a row, blocks and what these share.
-    Py_ssize_t group, chunk_count
+    # For WIDTH: rows side by side, chunks of a row, blocks and what these share; what is gathered to
+    # go past the caches.
+    Py_ssize_t group, chunk_count, stage_bytes
     const Py_ssize_t *chunks
     const Py_ssize_t *blocks
     const int *patterns
@@ -117,15 +117,14 @@ cdef struct Job:
     int scale, spread, taps
     const float *phases
     bint shares  # rows are read once for both rows of the result that they touch, where they can be
-    # For WINDOWS: the vectors of one, and how many bytes of a row of diff_dst they lie apart.
-    int window_vectors
-    Py_ssize_t advance
-    # For both: whether they load and store tensors without a buffer; or how many planes take turns.
+    # For PHASES: whether they load and store tensors without a buffer; or how many planes take turns.
     bint direct
     Py_ssize_t planes_at_once
-    # For both, and CHANNELS and POINTS where the height shrinks: from each row of the result on, those
-    # that have the same weights and read at equal distances, which are none where it shrinks.
+    # For PHASES and WIDTH, and CHANNELS and POINTS where the height shrinks: from each row of the
+    # result on, the number of those `period` on in turn that have the same weights, and read `apart`
+    # rows of diff_dst on, which are none where it shrinks. The period is 1 but for WIDTH.
     const Py_ssize_t *alike
+    Py_ssize_t period, apart
     Tensor grads, result
     const char *grads_end  # of the last byte
     Py_ssize_t grads_extents[3]  # d, h, w
@@ -236,17 +235,20 @@ cdef Cursor cursor_at(const Job *job, Py_ssize_t r) noexcept nogil:
     return at
 
 
+cdef void step_by(const Job *job, Cursor *at, Py_ssize_t rows) noexcept nogil:
+    cdef Py_ssize_t channels
+    at.h += rows
+    if at.h < job.height.extent:
+        return
+    channels = channels_in_rows(job)
+    at.d += at.h // job.height.extent
+    at.c += at.d // job.depth.extent
+    at.n += at.c // channels
+    at.h, at.d, at.c = at.h % job.height.extent, at.d % job.depth.extent, at.c % channels
+
+
 cdef void step_on(const Job *job, Cursor *at) noexcept nogil:
-    at.h += 1
-    if at.h == job.height.extent:
-        at.h = 0
-        at.d += 1
-        if at.d == job.depth.extent:
-            at.d = 0
-            at.c += 1
-            if at.c == channels_in_rows(job):
-                at.c = 0
-                at.n += 1
+    step_by(job, at, 1)
 
 
 cdef Row next_row(const Job *job, Py_ssize_t c0, Cursor *at) noexcept nogil:
@@ -265,9 +267,9 @@ cdef Axis take_axis(const Py_ssize_t *table, Py_ssize_t extent) noexcept nogil:
 
 include "resampling_passes.pxi"
 include "resampling_shared.pxi"
-include "resampling_width.pxi"
 include "resampling_asking.pxi"
-include "resampling_fused.pxi"
+include "resampling_width.pxi"
+include "resampling_phases.pxi"
 include "resampling_points.pxi"
 include "resampling_boxes.pxi"
 include "resampling_sliding.pxi"
@@ -283,11 +285,11 @@ cdef void run_any(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
     elif job.kernel == POINTS:
         run_points(job, task, memory)
     elif job.planes_at_once > 1:
-        run_fused_planes(job, task, memory)
+        run_phase_planes(job, task, memory)
     elif job.kernel == PHASES and job.shares and shares_rows(job, 1):
         run_shared(job, task, memory)
-    elif job.kernel == PHASES or job.kernel == WINDOWS:
-        run_fused(job, task, memory)
+    elif job.kernel == PHASES:
+        run_phases(job, task, memory)
     elif job.kernel == CHANNELS:
         run_channels(job, task, memory)
     else:
@@ -337,13 +339,13 @@ cdef class Resampling:
                  const Py_ssize_t[::1] chunks, const Py_ssize_t[::1] blocks,
                  const int[::1] patterns, const float[::1] phases,
                  const Py_ssize_t[::1] alike, int scale, int spread, int taps,
-                 int window_vectors, Py_ssize_t planes_at_once,
-                 int chains, Py_ssize_t pixel, Py_ssize_t group,
+                 Py_ssize_t planes_at_once, Py_ssize_t period, Py_ssize_t apart,
+                 Py_ssize_t stage_bytes, int chains, Py_ssize_t pixel, Py_ssize_t group,
                  Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
                  Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
                  Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead,
-                 Py_ssize_t rows_ahead, bint in_order, bint touches,
-                 bint streams, bint boxes, bint slides, bint shares, bint folds):
+                 Py_ssize_t rows_ahead, bint in_order, bint streams,
+                 bint boxes, bint slides, bint shares, bint folds):
         cdef Job *job = &self.job
         cdef int axis
         self.tables = (table, weights, chunks, blocks, patterns, phases, alike)
@@ -355,7 +357,7 @@ cdef class Resampling:
         job.load_size, job.store_size = element_size(load_dtype), element_size(store_dtype)
         job.batch, job.channels = result_shape[0], result_shape[1]
         job.chains, job.pixel, job.group = chains, pixel, group
-        job.ahead, job.rows_ahead, job.in_order, job.touches = ahead, rows_ahead, in_order, touches
+        job.ahead, job.rows_ahead, job.in_order = ahead, rows_ahead, in_order
         job.boxes, job.slides, job.shares = boxes, slides, shares
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run
@@ -364,22 +366,21 @@ cdef class Resampling:
         job.height = take_axis(job.depth.first + job.depth.extent + 1, result_shape[3])
         job.width = take_axis(job.height.first + job.height.extent + 1, result_shape[4])
         job.weights = <const char *> &weights[0]
-        job.planes_at_once = planes_at_once
+        job.planes_at_once, job.stage_bytes = planes_at_once, stage_bytes
+        job.period, job.apart = period, apart
         for axis in range(3):
             job.grads_extents[axis] = grads_shape[axis + 2]
-        if kernel == WIDTH or kernel == WINDOWS or kernel == POINTS:
+        if kernel == WIDTH or kernel == POINTS:
             job.chunks, job.patterns = &chunks[0], &patterns[0]
             job.chunk_count = chunks.shape[0] // CHUNK_WORDS
-        if kernel == WIDTH or kernel == WINDOWS:
+        if kernel == WIDTH:
             job.blocks = &blocks[0]
         if kernel == PHASES:
             job.phases = &phases[0]
             job.chunk_count = blocks_of(job.width.extent, task_columns)
         if alike.shape[0]:
             job.alike = &alike[0]
-        job.scale, job.spread, job.taps, job.window_vectors = scale, spread, taps, window_vectors
-        job.advance = blocks_of(WIDTH_LANES * job.grads_extents[2],
-                                job.width.extent * pixel) * pixel * job.load_size
+        job.scale, job.spread, job.taps = scale, spread, taps
 
     def run(self, grads, result, bint channels_last, bint accumulate, workspace, int threads):
         """Gather `result` from `grads`, tensors of any strides that export buffers.

@@ -10,14 +10,14 @@ cdef Py_ssize_t first_new(const Axis *axis, Py_ssize_t x, Py_ssize_t x0) noexcep
 
 cdef Asking no_asking() noexcept nogil:
     cdef Asking asking
-    asking.runs = asking.bytes = asking.each = asking.current = asking.place = 0
+    asking.runs = asking.bytes = asking.each = asking.due = asking.current = asking.place = 0
     return asking
 
 
 cdef void share_runs(Asking *asking, Py_ssize_t times) noexcept nogil:
-    # All runs are asked for in so many times, whole lines at a time.
+    # All runs are asked for in so many times.
     if asking.bytes > 0 and times > 0:
-        asking.each = (asking.runs * asking.bytes // times + 63) // 64 * 64
+        asking.each = blocks_of(asking.runs * asking.bytes, times)
 
 
 cdef bint asks_rows(const Job *job, Py_ssize_t lanes, Py_ssize_t columns) noexcept nogil:

@@ -139,7 +139,7 @@ cdef void run_channels(const Job *job, Py_ssize_t task, char *memory) noexcept n
     cdef Py_ssize_t c0 = block // depth_blocks // image_blocks * job.lanes
     cdef Py_ssize_t lanes = min(job.lanes, job.channels - c0), end, d, h, last
     cdef bint shares = shares_rows(job, lanes)
-    cdef Stage stage = begin_stage(&space)
+    cdef Stage stage = begin_stage(space.summed, space.rows - space.summed)
     stage.capacity = min(stage.capacity, STAGED * job.size)
     if job.boxes:
         for n in range(n0, n1):

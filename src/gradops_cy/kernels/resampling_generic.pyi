@@ -13,7 +13,6 @@ ROWS: int
 PLANES: int
 WIDTH: int
 PHASES: int
-WINDOWS: int
 POINTS: int
 POINT_LANES: int
 POINT_ROWS: int
@@ -29,9 +28,8 @@ WIDTH_LANES: int
 PHASE_LANES: int
 PHASE_PARTS: int
 PHASE_F16: int
-WINDOW_VECTORS: int
-WINDOW_VECTORS_OF_PARTS: int
 WIDTH_REACH: int
+SHARED_PRODUCTS: int
 CHUNK_BLOCK: int
 CHUNK_FIRST: int
 CHUNK_LAST: int
@@ -69,8 +67,10 @@ class Resampling:
         scale: int,
         spread: int,
         taps: int,
-        window_vectors: int,
         planes_at_once: int,
+        period: int,
+        apart: int,
+        stage_bytes: int,
         chains: int,
         pixel: int,
         group: int,
@@ -85,7 +85,6 @@ class Resampling:
         ahead: int,
         rows_ahead: int,
         in_order: bool,
-        touches: bool,
         streams: bool,
         boxes: bool,
         slides: bool,

@@ -6,11 +6,12 @@
 #ifndef GRADOPS_RESAMPLING_PHASES_H
 #define GRADOPS_RESAMPLING_PHASES_H
 
-#include "resampling_fused.h"
+#include "resampling.h"
 
 enum {
     PHASE_LANES = LANES_F32,
     PHASE_PARTS = HAVE_MASKS, /* whether rows may end within a vector: else it goes element by element */
+    PHASE_ROWS = 64,          /* rows that are reduced at once */
 };
 
 /* Whether vectors convert float16: else other kernels are faster. */
@@ -19,6 +20,39 @@ enum { PHASE_F16 = 1 };
 #else
 enum { PHASE_F16 = 0 };
 #endif
+
+/* `count` rows of the result, from dst on: each takes the same `rows` of diff_dst, which lie row_step bytes
+ * further on for the next one, and so does what is `asked` for meanwhile. They count positions of the result,
+ * have `extent` and begin at `origin`; their taps' weights are those of [first, middle and last vector of a
+ * row][tap][lane], and zero where a tap lies outside. */
+typedef struct {
+    const char *const *row, *const *asked;
+    const float *weight, *taps;
+    ptrdiff_t rows, asked_rows, origin, extent;
+    ptrdiff_t count, row_step, dst_step;
+    ptrdiff_t shift;  /* row r + shift of a row of the result is row r of the next one; 0 where none is */
+    char *dst;
+    ptrdiff_t joined; /* rows that each one asked for stands for, which follow it in memory */
+    int in_order;     /* rows come from memory, and all of them are asked for */
+    int near;         /* NEAR, where what is asked for goes to the first-level cache, or 0 */
+    int streams;      /* results of whole lines go past the caches: of float32, or spread far */
+} PhaseRows;
+
+/* Asks for the share of a block of `together` rows of the result, which read `bytes` of each row, `offset`
+ * bytes into those that lie `row` bytes further on. */
+INLINE void ask_for_block(const PhaseRows *job, const int together, ptrdiff_t row, ptrdiff_t offset,
+                          ptrdiff_t bytes) {
+    const ptrdiff_t joined = together * job->joined;
+    if (job->joined > 1) {
+        for (ptrdiff_t r = 0; r < job->asked_rows; r++)
+            prefetch_ahead(job->asked[r] + row + joined * offset, 0, joined * bytes);
+        return;
+    }
+#pragma GCC unroll 2
+    for (int t = 0; t < together; t++, row += job->row_step)
+        for (ptrdiff_t r = 0; r < job->asked_rows; r++)
+            prefetch_ahead(job->asked[r] + row + offset, job->near, bytes);
+}
 
 #define ONE_BEFORE(i, h, L) ((i) + (L) - 1)
 #define TWO_BEFORE(i, h, L) ((i) + (L) - 2)
@@ -49,7 +83,7 @@ INLINE void deal_phases(const int dtype, const int scale, vec_f32 *sum) {
 
 /* The columns of LANES positions, `offset` bytes into the rows, dealt out: of a row of the result, or of two
  * `together`, for which what both read is loaded once. */
-INLINE void reduce_phases(const int dtype, const int scale, const int together, const FusedRows *job,
+INLINE void reduce_phases(const int dtype, const int scale, const int together, const PhaseRows *job,
                           const char *const *row, const vec_f32 *splat, const ptrdiff_t rows,
                           const ptrdiff_t shift, ptrdiff_t offset, vec_f32 (*phase)[8]) {
     vec_f32 sum[2][8] = {{{0}}}, part[2];
@@ -85,7 +119,7 @@ INLINE void reduce_phases(const int dtype, const int scale, const int together, 
 }
 
 /* The same of the first `left` columns, if any; the others are zeros. */
-INLINE void reduce_last_phases(const int dtype, const int scale, const FusedRows *job, ptrdiff_t offset,
+INLINE void reduce_last_phases(const int dtype, const int scale, const PhaseRows *job, ptrdiff_t offset,
                                ptrdiff_t left, vec_f32 *phase) {
     const ptrdiff_t step = LANES_F32 * element_size(dtype);
     vec_f32 sum[8] = {{0}};
@@ -122,7 +156,7 @@ INLINE vec_f32 sum_phase_taps(const int scale, const int before, const int taps,
 /* A row of the result, or two `together`, from the job's row i on. `fixed` rows and weights are held in
  * registers; or none. */
 INLINE void sum_phase_rows(const int dtype, const int scale, const int before, const int taps,
-                           const int chains, const int fixed, const int together, const FusedRows *job,
+                           const int chains, const int fixed, const int together, const PhaseRows *job,
                            const char *const *row, const vec_f32 *splat, ptrdiff_t i, ptrdiff_t x0,
                            ptrdiff_t x1) {
     const ptrdiff_t size = element_size(dtype), bytes = scale * LANES_F32 * size;
@@ -176,7 +210,7 @@ INLINE void sum_phase_rows(const int dtype, const int scale, const int before, c
 /* All rows of a job. Two that read some row both are summed together, where registers hold that many sums:
  * 1.05 to 1.15 times as fast, but float32 from memory 0.8 to 0.95. */
 INLINE void sum_phases_for(const int dtype, const int scale, const int before, const int taps,
-                           const int chains, const int fixed, const FusedRows *job, ptrdiff_t x0,
+                           const int chains, const int fixed, const PhaseRows *job, ptrdiff_t x0,
                            ptrdiff_t x1) {
     const int two = VECTOR_REGISTERS == 32 && scale == 2 && taps > scale && fixed % 4 == 0;
     const char *held_row[4], *const *row = fixed ? held_row : job->row;
@@ -197,7 +231,7 @@ INLINE void sum_phases_for(const int dtype, const int scale, const int before, c
 
 /* dst[x - x0] = the sum of position x, x0 <= x < x1, from rows of `scale` columns for each, and as much of
  * the next rows. x0 is a multiple of LANES. */
-static void sum_phases(int dtype, int scale, int taps, const FusedRows *job, ptrdiff_t x0, ptrdiff_t x1) {
+static void sum_phases(int dtype, int scale, int taps, const PhaseRows *job, ptrdiff_t x0, ptrdiff_t x1) {
 #define SUM(dtype, scale, before, taps, rows)                                                      \
     sum_phases_for(dtype, scale, before, taps, WIDTH_LANES && scale > 2 ? scale / 2 : 1, rows, job, x0, x1)
 #define BY_TAPS(dtype, scale, rows)                                                                \
@@ -254,7 +288,7 @@ INLINE void spread_column(const int spread, vec_f32 column, vec_f32 *part) {
 /* `fixed` as above. The taps are the weights of each lane, and words of ones where it has any. Rows that
  * read the same are stored `together`. */
 INLINE void spread_phases_for(const int dtype, const int spread, const int fixed, const int together,
-                              const FusedRows *job, ptrdiff_t columns) {
+                              const PhaseRows *job, ptrdiff_t columns) {
     const ptrdiff_t size = element_size(dtype), rows = fixed ? fixed : job->rows;
     const ptrdiff_t count = together ? job->count : 1;
     const vec_f32 weight = *(const vec_f32 *)job->taps, zero = {0};
@@ -296,7 +330,7 @@ INLINE void spread_phases_for(const int dtype, const int spread, const int fixed
 }
 
 /* dst[x] = the weight of x times column x / spread, x < columns * spread, and as much of the next rows. */
-static void spread_phases(int dtype, int spread, const FusedRows *job, ptrdiff_t columns) {
+static void spread_phases(int dtype, int spread, const PhaseRows *job, ptrdiff_t columns) {
 #define SPREAD(dtype, spread)                                                                      \
     do {                                                                                           \
         if (job->rows != 1) spread_phases_for(dtype, spread, 0, 0, job, columns);                  \

@@ -63,7 +63,7 @@ cdef void run_planes(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     cdef Py_ssize_t[3] extents
     cdef Row row
     cdef Job inner = job[0]
-    cdef Stage stage = begin_stage(&space)
+    cdef Stage stage = begin_stage(space.summed, space.rows - space.summed)
     cdef int count
     extents[0], extents[1] = job.depth.extent, job.height.extent
     extents[2] = job.width.extent

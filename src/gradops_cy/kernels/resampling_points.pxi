@@ -85,7 +85,7 @@ cdef void run_points(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     cdef Py_ssize_t r = task // job.chunk_count * job.task_rows, rows = 1, most = 1
     cdef Py_ssize_t r1 = min(r + job.task_rows, count_rows(job))
     cdef Cursor at = cursor_at(job, r)
-    cdef Stage stage = begin_stage(&space)
+    cdef Stage stage = begin_stage(space.summed, space.rows - space.summed)
     if job.direct and bytes == job.result.strides[3]:
         most = max(<Py_ssize_t> 1, PART_BYTES // bytes)
     while r < r1:

@@ -6,7 +6,7 @@
  * two vectors reaches, a block is taken in two or four parts, each of which stands in its vector as
  * often, for as many taps that follow each other: all lanes are filled by one permutation. Sums are
  * those of add_columns, in as many chains. Where a scale is a small ratio, nearly all blocks of a row
- * are alike, and share one pattern of places and weights that stays in the innermost cache. */
+ * are alike, and share one pattern of places and weights; see resampling_windows.h. */
 #ifndef GRADOPS_RESAMPLING_WIDTH_H
 #define GRADOPS_RESAMPLING_WIDTH_H
 
@@ -21,10 +21,10 @@ enum { WIDTH_LANES = 0, WIDTH_REACH = 0 }; /* no permutation with variable place
 #endif
 
 /* A pattern in 32-bit words: steps that every lane has, and the most of a lane; the elements that
- * places reach over; parts and chains; from word BASES on where the places of each part begin, from
- * PATTERN_HEAD on the places of each part and the steps of its lanes, then the weights of each step of
- * each part. A step is as many taps as there are parts. */
-enum { LEAST, MOST, REACH, PARTS, CHAINS, BASES, PATTERN_HEAD = 16 };
+ * places reach over; parts and chains; from word BASES on where the places of each part begin; the elements
+ * that all taps of a part reach over; from PATTERN_HEAD on the places of each part and the steps of its
+ * lanes, then the weights of each step of each part. A step is as many taps as there are parts. */
+enum { LEAST, MOST, REACH, PARTS, CHAINS, BASES, WINDOW = BASES + 4, PATTERN_HEAD = 16 };
 
 #if defined(__AVX512F__)
 typedef __m512i width_words;
@@ -174,120 +174,5 @@ INLINE vec_f32 sum_block(const float *src, ptrdiff_t step, const int32_t *patter
     return (vec_f32){0};
 }
 #endif
-
-#if defined(__AVX512F__)
-/* A pattern in registers, whose lanes have at most four taps within a pair of vectors. */
-typedef struct {
-    __m512i places, next; /* of a tap, and of the tap after it in the same pair */
-    __m512 weight[4];
-    width_mask used[4];
-} Alike;
-
-INLINE Alike alike_of(int taps, const int32_t *pattern, ptrdiff_t step) {
-    Alike a;
-    __m512i counts = _mm512_loadu_si512(pattern + PATTERN_HEAD + 16);
-    a.places = _mm512_loadu_si512(pattern + PATTERN_HEAD);
-    a.next = _mm512_add_epi32(a.places, _mm512_set1_epi32((int)step));
-#pragma GCC unroll 4
-    for (int k = 0; k < taps; k++) {
-        a.weight[k] = _mm512_loadu_ps(pattern + PATTERN_HEAD + 32 + 16 * k);
-        a.used[k] = lanes_beyond(counts, k);
-    }
-    return a;
-}
-
-/* Two taps share a pair of vectors where the places of the second still lie in it. */
-INLINE vec_f32 sum_alike_block(int taps, int shared, const Alike *a, const float *from,
-                               ptrdiff_t step) {
-    __m512 sum = _mm512_setzero_ps(), low = sum, high = sum;
-#pragma GCC unroll 4
-    for (int k = 0; k < taps; k++) {
-        int second = shared && k % 2;
-        if (!second) {
-            low = _mm512_loadu_ps(from + k * step);
-            high = _mm512_loadu_ps(from + k * step + 16);
-        }
-        __m512 x = _mm512_permutex2var_ps(low, second ? a->next : a->places, high);
-        sum = _mm512_mask3_fmadd_ps(x, a->weight[k], sum, a->used[k]);
-    }
-    return (vec_f32)sum;
-}
-
-/* What sum_blocks does with the blocks up to `last` that share their pattern, two at a time where they
- * are stored together. `taps` is a constant. Returns how many blocks that are. */
-INLINE ptrdiff_t sum_alike(int taps, int shared, int dtype, int accumulate, const float *src,
-                           const ptrdiff_t *block, const ptrdiff_t *last, const int32_t *pattern,
-                           ptrdiff_t step, char *dst) {
-    const ptrdiff_t *first = block;
-    const ptrdiff_t bytes = LANES_F32 * element_size(dtype);
-    Alike a = alike_of(taps, pattern, step);
-    do {
-        vec_f32 sum[2] = {sum_alike_block(taps, shared, &a, src + block[0], step)};
-        if (!accumulate && block + 2 < last && block[3] == first[1]) {
-            sum[1] = sum_alike_block(taps, shared, &a, src + block[2], step);
-            store_pair_f32(dtype, sum, dst);
-            dst += bytes;
-            block += 2;
-        } else {
-            store_block(dtype, accumulate, sum[0], dst, LANES_F32);
-        }
-        dst += bytes;
-        block += 2;
-    } while (block < last && block[1] == first[1]);
-    return (block - first) / 2;
-}
-
-INLINE ptrdiff_t sum_run_of_blocks(int dtype, int accumulate, const float *src,
-                                   const ptrdiff_t *block, const ptrdiff_t *last,
-                                   const int32_t *patterns, ptrdiff_t step, char *dst) {
-    const int32_t *pattern = patterns + block[1];
-    int taps = pattern[MOST], shared = pattern[REACH] + step <= 32;
-    int plain = pattern[PARTS] == 1 && pattern[CHAINS] == 1;
-#define ALIKE(n, s) sum_alike(n, s, dtype, accumulate, src, block, last, pattern, step, dst)
-    if (plain && pattern[REACH] <= 32) {
-        if (taps == 4 && shared) return ALIKE(4, 1);
-        if (taps == 3 && shared) return ALIKE(3, 1);
-        if (taps == 2) return shared ? ALIKE(2, 1) : ALIKE(2, 0);
-        if (taps == 1) return ALIKE(1, 0);
-    }
-#undef ALIKE
-    store_block(dtype, accumulate, sum_block(src + block[0], step, pattern), dst, LANES_F32);
-    return 1;
-}
-#else
-INLINE ptrdiff_t sum_run_of_blocks(int dtype, int accumulate, const float *src,
-                                   const ptrdiff_t *block, const ptrdiff_t *last,
-                                   const int32_t *patterns, ptrdiff_t step, char *dst) {
-    (void)last;
-    store_block(dtype, accumulate, sum_block(src + block[0], step, patterns + block[1]), dst,
-                LANES_F32);
-    return 1;
-}
-#endif
-
-INLINE void sum_blocks_to(int dtype, int accumulate, const float *src, const ptrdiff_t *block,
-                          const int32_t *patterns, ptrdiff_t step, char *dst, ptrdiff_t n) {
-    const ptrdiff_t *last = block + n / LANES_F32 * 2;
-    while (block < last) {
-        ptrdiff_t blocks =
-            sum_run_of_blocks(dtype, accumulate, src, block, last, patterns, step, dst);
-        block += 2 * blocks;
-        dst += blocks * LANES_F32 * element_size(dtype);
-    }
-    if (n % LANES_F32) {
-        vec_f32 sum = sum_block(src + block[0], step, patterns + block[1]);
-        store_block(dtype, accumulate, sum, dst, n % LANES_F32);
-    }
-}
-
-/* dst[j] = the sum of position j, or added to dst, for j < n; dst is contiguous. A block is the place
- * of its first element in `src` and that of its pattern. */
-static void sum_blocks(int dtype, int accumulate, const float *src, const ptrdiff_t *block,
-                       const int32_t *patterns, ptrdiff_t step, char *dst, ptrdiff_t n) {
-    if (accumulate) sum_blocks_to(dtype, 1, src, block, patterns, step, dst, n);
-    else if (dtype == F32) sum_blocks_to(F32, 0, src, block, patterns, step, dst, n);
-    else if (dtype == F16) sum_blocks_to(F16, 0, src, block, patterns, step, dst, n);
-    else sum_blocks_to(BF16, 0, src, block, patterns, step, dst, n);
-}
 
 #endif

@@ -1,19 +1,36 @@
 # The kernel of rows whose width pass has its lanes along the row: NCX, and NXC of few channels.
 #
-# A group is a few rows of the result side by side, as many as fill vectors. Depth and height are
-# reduced into a buffer, row by row; then blocks of positions are summed from it by permutation and
-# stored, converted, without another buffer where the rows of the result follow each other.
+# A batch is some rows of the result, one after the other; whole planes, where these are small. Depth
+# and height are reduced into a buffer, for rows that are alike at once. Then positions are summed from
+# it by permutation, those of one pattern of all rows at once, some rows side by side where they are
+# short; and converted, unless they are stored where they belong.
 
 cdef extern from "resampling.h" nogil:
     cpdef enum:
         WIDTH_LANES  # positions of a block; 0 where the tier cannot permute
         WIDTH_REACH  # the elements that the places of a block may lie in
-    void sum_blocks(int dtype, int accumulate, const float *src, const Py_ssize_t *block,
-                    const int *patterns, Py_ssize_t step, char *dst, Py_ssize_t n) noexcept
+
+cdef extern from "resampling_reduce.h" nogil:
+    enum:
+        REDUCED_ROWS, REDUCED_AT_ONCE
+    void reduce_rows(int dtype, bint whole, const char *const *row, const float *weight,
+                     Py_ssize_t rows, Py_ssize_t n, Py_ssize_t count, Py_ssize_t row_step,
+                     Asking *meanwhile, float *dst, Py_ssize_t dst_step) noexcept
+
+cdef extern from "resampling_windows.h" nogil:
+    ctypedef struct WidthRows:
+        const float *src
+        float *dst
+        Py_ssize_t units, src_step, dst_step, n, step
+        const Py_ssize_t *blocks
+        const int *patterns
+        Asking *meanwhile
+    void sum_width(const WidthRows *rows) noexcept
 
 cpdef enum:
     # A chunk of a row: its blocks, its positions, and the columns of diff_dst that it reads.
     CHUNK_BLOCK, CHUNK_FIRST, CHUNK_LAST, CHUNK_START, CHUNK_END, CHUNK_WORDS
+    SHARED_PRODUCTS = 12  # rows of diff_dst of one of the result, from which on it pays to share them
 
 
 # Results that follow each other in memory, gathered to be streamed in whole lines, and as often again
@@ -24,11 +41,10 @@ cdef struct Stage:
     Py_ssize_t bytes, capacity, twins, step
 
 
-cdef Stage begin_stage(const Workspace *space) noexcept nogil:
-    # In the place of the summed columns, which rows that are staged do not need.
+cdef Stage begin_stage(char *buffer, Py_ssize_t bytes) noexcept nogil:
     cdef Stage stage
-    stage.buffer, stage.dst, stage.bytes = space.summed, NULL, 0
-    stage.capacity = space.rows - space.summed - 64
+    stage.buffer, stage.dst, stage.bytes = buffer, NULL, 0
+    stage.capacity = bytes - 64
     stage.twins = stage.step = 0
     return stage
 
@@ -61,99 +77,234 @@ cdef char *staged(Stage *stage, char *dst, Py_ssize_t bytes) noexcept nogil:
     return stage.buffer + stage.bytes - bytes
 
 
-cdef void touch_rows(const Job *job, const Row *row, Py_ssize_t y0, Py_ssize_t n,
-                     Py_ssize_t carried) noexcept nogil:
-    # The first n elements from column y0 on of each row of diff_dst that `row` is yet to read.
-    cdef const char *base = row.grads + y0 * job.grads.strides[4]
-    cdef Py_ssize_t d, h
-    for d in range(row.depth_count):
-        for h in range(carried, row.height_count):
-            touch(base + d * job.grads.strides[2] + h * job.grads.strides[3], n * job.load_size)
+# What the columns of a chunk are to the rows of a task.
+cdef struct Width:
+    Py_ssize_t x0, x1, y0, y1
+    Py_ssize_t n, columns     # elements of a row of the result, and of diff_dst
+    Py_ssize_t plane          # rows of one
+    Py_ssize_t most           # rows of a batch
+    Py_ssize_t grads_plane, result_plane  # bytes from one plane to the next
+    bint reduces              # rows alike are reduced at once
+    bint shares               # ... but rather those of diff_dst are read once for two rows
+    bint joined               # the result's rows follow each other in memory
+    const Py_ssize_t *blocks
 
 
-cdef Py_ssize_t load_group(const Job *job, Workspace *space, Row *rows, Row *following,
-                           Cursor *at, int count, Py_ssize_t left, const Py_ssize_t *chunk,
-                           bint shares, Py_ssize_t carried) noexcept nogil:
-    # `count` rows of the result from the cursor on, side by side, reduced over depth and height in
-    # the columns of a chunk; `following` is the first of them and then the row after them, if any
-    # are `left`. The first one goes on from what is `carried`, as many rows of diff_dst as are
-    # returned for the row after them.
-    cdef Py_ssize_t y0 = chunk[CHUNK_START], n = (chunk[CHUNK_END] - y0) * job.pixel, shared
-    cdef char *loaded = space.loaded
-    cdef int i
-    for i in range(count):
-        rows[i], shared, left = following[0], 0, left - 1
-        if shares and left > 0:
+cdef Width width_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
+    cdef Width width
+    cdef const Py_ssize_t *words = job.chunks + chunk * CHUNK_WORDS
+    cdef int axis = 0 if job.pixel > 1 or job.channels == 1 else 1
+    cdef Py_ssize_t row_bytes, capacity = job.lanes * job.columns - WIDTH_REACH
+    width.x0, width.x1 = words[CHUNK_FIRST], words[CHUNK_LAST]
+    width.y0, width.y1 = words[CHUNK_START], words[CHUNK_END]
+    width.blocks = job.blocks + 2 * words[CHUNK_BLOCK]
+    width.n, width.columns = (width.x1 - width.x0) * job.pixel, (width.y1 - width.y0) * job.pixel
+    width.plane = job.depth.extent * job.height.extent
+    width.grads_plane, width.result_plane = job.grads.strides[axis], job.result.strides[axis]
+    width.reduces = shares_rows(job, job.pixel) and job.longest_product <= REDUCED_ROWS
+    width.shares = shares_rows(job, job.pixel) and job.longest_product >= SHARED_PRODUCTS
+    row_bytes = width.n * job.store_size
+    width.joined = (job.result.strides[3] == row_bytes
+                    and (job.depth.extent == 1
+                         or job.result.strides[2] == job.height.extent * row_bytes)
+                    and width.result_plane == width.plane * row_bytes
+                    and job.result.strides[0] == channels_in_rows(job) * width.plane * row_bytes)
+    width.most = max(<Py_ssize_t> 1, capacity // max(width.n, width.columns))
+    if width.most >= 2 * width.plane and width.reduces:
+        width.most -= width.most % width.plane
+        return width
+    # Fewer rows, which take longer each, leave more of the first-level cache to what they read.
+    width.most = max(<Py_ssize_t> 1, min(job.group if width.shares else width.most, width.most // 2))
+    if width.most > job.group:
+        width.most -= width.most % job.group
+    return width
+
+
+cdef Asking ask_for_batch(const Job *job, const Width *width, const Cursor *at, Py_ssize_t rows,
+                          Py_ssize_t planes) noexcept nogil:
+    # What a later batch of as many rows is the first to read, while this one is reduced and summed.
+    cdef Py_ssize_t step = job.grads.strides[3], bytes = width.columns * job.load_size, d, h
+    cdef Py_ssize_t first = first_new(&job.height, at.h, 0)
+    cdef Py_ssize_t fresh = rows * job.grads_extents[1] // job.height.extent
+    cdef Py_ssize_t times = (blocks_of(width.columns, REDUCED_AT_ONCE) * rows
+                             + blocks_of(rows * width.n, WIDTH_LANES))
+    cdef Row row = result_row(job, at.n, at.c, at.d, at.h)
+    cdef const char *base = row.grads + width.y0 * job.grads.strides[4]
+    cdef Asking asking = no_asking()
+    if planes > 0:
+        # Rows that are planes may be cut in chunks.
+        asking.bytes = planes * (width.grads_plane if width.plane > 1 else bytes)
+        asking.run[0], asking.runs = base + max(planes * width.grads_plane, job.ahead), 1
+    else:
+        base += (first + max(fresh, blocks_of(job.ahead, bytes))) * step
+        if bytes == step:
+            bytes, fresh = bytes * fresh, min(<Py_ssize_t> 1, fresh)
+        asking.bytes = bytes
+        for d in range(first_new(&job.depth, at.d, 0), row.depth_count):
+            for h in range(fresh):
+                if asking.runs < ASKED_RUNS:
+                    asking.run[asking.runs] = base + d * job.grads.strides[2] + h * step
+                    asking.runs += 1
+    share_runs(&asking, times)
+    return asking
+
+
+cdef void reduce_alike(const Job *job, const Workspace *space, const Width *width, Row row,
+                       Py_ssize_t count, Py_ssize_t step, Asking *asking, char *dst,
+                       Py_ssize_t dst_step) noexcept nogil:
+    # `count` rows of the result from `row` on, whose rows of diff_dst have the same weights and lie
+    # `step` bytes further on, to dst_step bytes further on.
+    cdef const char *rows[REDUCED_ROWS]
+    cdef float[REDUCED_ROWS] of_products
+    cdef const float *weights = of_products
+    cdef const char *base = row.grads + width.y0 * job.grads.strides[4]
+    cdef const char *end
+    cdef Py_ssize_t products = row.depth_count * row.height_count, i
+    cdef bint whole = min(job.grads.strides[2], min(job.grads.strides[3], step)) >= 0
+    if not width.reduces:
+        for i in range(count):
+            load_positions(job, space, &row, job.pixel, width.y0, width.y1, dst)
+            row.grads += step
+            dst += dst_step
+        return
+    if row.depth_count == 1 and (<const float *> row.depth_weights)[0] == 1:
+        weights = <const float *> row.height_weights
+        for i in range(products):
+            rows[i] = base + i * job.grads.strides[3]
+    else:
+        all_products(job, &row, base, rows, of_products)
+    if products > 0:
+        end = rows[products - 1] + (count - 1) * step + (width.columns + ROW_LANES) * job.load_size
+        whole = whole and end <= job.grads_end
+    reduce_rows(job.load_dtype, whole, rows, weights, products, width.columns, count, step,
+                asking, <float *> dst, dst_step // job.size)
+
+
+cdef void load_rows(const Job *job, const Workspace *space, const Width *width, Cursor at,
+                    Py_ssize_t rows, Asking *asking, char *loaded) noexcept nogil:
+    # Rows from that of the cursor on.
+    cdef Py_ssize_t pitch = width.columns * job.size, period = job.period, run, part, first, i
+    cdef Row row
+    if not width.reduces:
+        period = 1
+    while rows > 0:
+        part = min(rows, job.height.extent - at.h)
+        for first in range(min(part, period)):
+            i = first
+            while i < part:
+                row = result_row(job, at.n, at.c, at.d, at.h + i)
+                run = min(job.alike[at.h + i], (part - i + period - 1) // period)
+                if not width.reduces:
+                    run = 1
+                reduce_alike(job, space, width, row, run, job.apart * job.grads.strides[3], asking,
+                             loaded + i * pitch, period * pitch)
+                i += run * period
+        loaded += part * pitch
+        rows -= part
+        step_by(job, &at, part)
+
+
+cdef void load_planes(const Job *job, const Workspace *space, const Width *width, Cursor at,
+                      Py_ssize_t planes, Asking *asking) noexcept nogil:
+    # Whole planes from that of the cursor on, more than there are rows alike: the same row of all.
+    cdef Py_ssize_t pitch = width.columns * job.size, i
+    cdef Row row
+    for i in range(width.plane):
+        row = result_row(job, at.n, at.c, i // job.height.extent, i % job.height.extent)
+        reduce_alike(job, space, width, row, planes, width.grads_plane, asking,
+                     space.loaded + i * pitch, width.plane * pitch)
+
+
+cdef Py_ssize_t load_shared_rows(const Job *job, Workspace *space, const Width *width,
+                                 Cursor at, Py_ssize_t rows, Py_ssize_t left,
+                                 Py_ssize_t carried) noexcept nogil:
+    # Rows from that of the cursor on, of `left` in all, where two share many that they read. The first
+    # one goes on from what is `carried`, as many rows as are returned for the one after them.
+    cdef Py_ssize_t bytes = width.columns * job.size, shared, i
+    cdef char *loaded
+    cdef Row row, following = result_row(job, at.n, at.c, at.d, at.h)
+    if carried:
+        space.loaded, space.carried = space.carried, space.loaded
+    loaded = space.loaded
+    for i in range(rows):
+        row, shared = following, 0
+        if i + 1 < left:
             shared = shared_rows(job, at.h, at.h + 1, carried)
-        step_on(job, at)
-        if left > 0:
-            following[0] = result_row(job, at.n, at.c, at.d, at.h)
-        if shares:
-            if job.touches:
-                touch_rows(job, &rows[i], y0, n, carried)
-            load_shared(job, &rows[i], following, carried, shared, y0, n, loaded, space.carried,
-                        NULL)
-        else:
-            load_positions(job, space, &rows[i], job.pixel, y0, chunk[CHUNK_END], loaded)
+            step_on(job, &at)
+            following = result_row(job, at.n, at.c, at.d, at.h)
+        load_shared(job, &row, &following, carried, shared, width.y0, width.columns, loaded,
+                    space.carried, NULL)
         carried = shared
-        loaded += n * job.size
+        loaded += bytes
         # A row is summed in whole vectors, which may reach into the one beside it.
-        if carried and i + 1 < count:
-            memcpy(loaded, space.carried, n * job.size)
+        if carried and i + 1 < rows:
+            memcpy(loaded, space.carried, bytes)
     return carried
 
 
-cdef void sum_side_by_side(const Job *job, const Workspace *space, const Row *rows, int count,
-                           const Py_ssize_t *chunk, Stage *stage) noexcept nogil:
-    # The width pass of `count` rows of the result side by side, the columns of one chunk.
-    cdef Py_ssize_t pixel = job.pixel, x0 = chunk[CHUNK_FIRST], x1 = chunk[CHUNK_LAST]
-    cdef Py_ssize_t n = (x1 - x0) * pixel
-    cdef const Py_ssize_t *block = job.blocks + 2 * chunk[CHUNK_BLOCK]
-    cdef char *dst
-    cdef bint direct = job.stores_directly, empty = not job.accumulate
-    cdef int i
-    for i in range(count):
-        empty = empty and rows[i].depth_count * rows[i].height_count == 0
-        direct = direct and rows[i].result == rows.result + i * n * job.store_size
-    dst = rows.result + x0 * pixel * job.store_size
+cdef void sum_batch(const Job *job, const Workspace *space, const Width *width, Cursor at,
+                    Py_ssize_t rows, Asking *asking, Stage *stage) noexcept nogil:
+    # The width pass of the rows that are loaded.
+    cdef Py_ssize_t elements = rows * width.n, left = rows % job.group, i
+    cdef Row row = result_row(job, at.n, at.c, at.d, at.h)
+    cdef char *dst = row.result + width.x0 * job.result.strides[4]
+    cdef bint direct = job.stores_directly and (width.joined or rows == 1)
+    cdef bint in_place = direct and job.store_dtype == F32 and not job.accumulate
+    cdef WidthRows sums
     if direct and job.streams:
-        dst = staged(stage, dst, count * n * job.store_size)
-    if direct and empty:
-        memset(dst, 0, count * n * job.store_size)
+        dst = staged(stage, dst, elements * job.store_size)
+    sums.src, sums.dst = <const float *> space.loaded, <float *> (dst if in_place else space.summed)
+    sums.units, sums.src_step, sums.dst_step = (rows // job.group, job.group * width.columns,
+                                                job.group * width.n)
+    sums.n, sums.step = job.group * width.n, job.pixel
+    sums.blocks, sums.patterns, sums.meanwhile = width.blocks, job.patterns, asking
+    if sums.units > 0:
+        sum_width(&sums)
+    if left > 0:
+        sums.src += sums.units * sums.src_step
+        sums.dst += sums.units * sums.dst_step
+        sums.units, sums.n = 1, left * width.n
+        sum_width(&sums)
+    if in_place:
         return
     if direct:
-        sum_blocks(job.store_dtype, job.accumulate, <float *> space.loaded, block, job.patterns,
-                   pixel, dst, count * n)
+        store_row(job.store_dtype, space.summed, 1, dst, job.store_size, elements, job.accumulate)
         return
-    flush(stage, stage.bytes)  # its place is needed
-    sum_blocks(F32, False, <float *> space.loaded, block, job.patterns, pixel, space.summed,
-               count * n)
-    for i in range(count):
-        store_positions(job, &rows[i], pixel, x0, x1, space.summed + i * n * job.size)
+    for i in range(rows):
+        store_positions(job, &row, job.pixel, width.x0, width.x1,
+                        space.summed + i * width.n * job.size)
+        step_on(job, &at)
+        row = result_row(job, at.n, at.c, at.d, at.h)
 
 
 cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
     # Tasks run along the chunks of a row first, then row blocks.
     cdef Workspace space = carve(job, memory)
-    cdef Row rows[ROW_LANES]
-    cdef const Py_ssize_t *chunk = job.chunks + task % job.chunk_count * CHUNK_WORDS
-    cdef Py_ssize_t r = task // job.chunk_count * job.task_rows, carried = 0
+    cdef Width width = width_of(job, task % job.chunk_count)
+    cdef Py_ssize_t r = task // job.chunk_count * job.task_rows, carried = 0, rows, planes
     cdef Py_ssize_t left = min(job.task_rows, count_rows(job) - r)
     cdef Cursor at = cursor_at(job, r)
-    cdef Row following = result_row(job, at.n, at.c, at.d, at.h)
-    cdef bint shares = shares_rows(job, job.pixel)
-    cdef Stage stage = begin_stage(&space)
-    cdef int count
+    cdef Py_ssize_t alike = job.alike[min(job.period, job.height.extent - 1)]  # of most rows
+    cdef Stage stage = begin_stage(space.planes, job.stage_bytes)
+    cdef Asking asking
+    cdef Asking *meanwhile = NULL
     while left > 0:
-        count = <int> min(job.group, left)
-        carried = load_group(job, &space, rows, &following, &at, count, left, chunk, shares,
-                             carried)
-        sum_side_by_side(job, &space, rows, count, chunk, &stage)
-        left -= count
-        # The row that was begun is the next group's first.
-        if carried and job.group == 1:
-            space.loaded, space.carried = space.carried, space.loaded
-        elif carried:
-            memcpy(space.loaded, space.carried,
-                   (chunk[CHUNK_END] - chunk[CHUNK_START]) * job.pixel * job.size)
+        rows, planes = min(left, width.most), 0
+        if width.reduces and at.d == at.h == 0 and rows >= width.plane:
+            planes = rows // width.plane
+            if job.pixel == 1 and job.channels > 1:
+                planes = min(planes, job.channels - at.c)
+            rows = planes * width.plane
+        if job.ahead and not width.shares:
+            asking, meanwhile = ask_for_batch(job, &width, &at, rows, planes), &asking
+        if width.shares and planes < 2:
+            carried = load_shared_rows(job, &space, &width, at, rows, left, carried)
+        elif planes > alike:
+            load_planes(job, &space, &width, at, planes, meanwhile)
+        else:
+            load_rows(job, &space, &width, at, rows, meanwhile, space.loaded)
+        sum_batch(job, &space, &width, at, rows, meanwhile, &stage)
+        flush(&stage, whole_lines(&stage))
+        left -= rows
+        step_by(job, &at, rows)
     flush(&stage, stage.bytes)
