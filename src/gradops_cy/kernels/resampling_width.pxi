@@ -131,6 +131,8 @@ cdef Asking ask_for_batch(const Job *job, const Width *width, const Cursor *at, 
     cdef Row row = result_row(job, at.n, at.c, at.d, at.h)
     cdef const char *base = row.grads + width.y0 * job.grads.strides[4]
     cdef Asking asking = no_asking()
+    if bytes == 0:
+        return asking  # no position of a chunk reads anything
     if planes > 0:
         # Rows that are planes may be cut in chunks.
         asking.bytes = planes * (width.grads_plane if width.plane > 1 else bytes)

@@ -22,7 +22,7 @@ typedef struct {
 #if defined(__AVX2__) && defined(__FMA__)
 enum { WINDOW_VECTORS = 3, WINDOW_STEPS = WINDOW_VECTORS * LANES_F32 };
 
-/* Blocks from `first` on, `count` in each unit, whose elements begin `apart` after one another; and the lanes
+/* Blocks from `block` on, `count` in each unit, whose elements begin `apart` after one another; and the lanes
  * that are stored of each. */
 typedef struct {
     const ptrdiff_t *block;
