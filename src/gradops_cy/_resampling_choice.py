@@ -40,8 +40,9 @@ _KERNEL_WIDTH_CHANNELS_SPARSE = 32
 _SPARSE = 3
 _GROUP_ELEMENTS = 1024
 CHUNK_ELEMENTS = 4096
-# Elements of the rows that it reduces, or their sums, before others follow.
-BATCH_ELEMENTS = 6144
+# Elements of the rows that it reduces, or their sums, before others follow. Volumes have few rows
+# that are alike, and more planes of them share what each costs before it begins.
+_BATCH_ELEMENTS, _BATCH_ELEMENTS_OF_VOLUMES = 6144, 24576
 _LONGEST_WIDTH = 1 << 20
 # Channels of a position of the kernel of points, all of which its buffers hold.
 _MOST_CHANNELS = 4096
@@ -100,6 +101,11 @@ class KernelChoice:
     def has_tables(self) -> bool:
         """Whether the kernel has tables of the width of its own."""
         return bool(self.width or self.phases or self.points)
+
+
+def batch_elements(problem: ResampleProblem) -> int:
+    """Return the elements of a batch of rows of the kernel of widths."""
+    return _BATCH_ELEMENTS_OF_VOLUMES if problem.src[0] > 1 else _BATCH_ELEMENTS
 
 
 def choose(problem: ResampleProblem, innermost: Innermost, axes: list[AxisTable]) -> KernelChoice:
@@ -186,7 +192,7 @@ class _Candidates:
             row, product, vector, block, pick = of["width"]
             blocks_of_row, picks = self.blocks(self.side_by_side())
             elements = max(extent, columns) * problem.src[0] * problem.src[1]
-            together = max(1, min(planes, BATCH_ELEMENTS // elements))
+            together = max(1, min(planes, batch_elements(problem) // elements))
             reduced = products * (product / together + vector * -(-columns // lanes))
             times["width"] = rows * (row + reduced + block * blocks_of_row + pick * picks)
         kind = "spread" if columns < extent else "phases"

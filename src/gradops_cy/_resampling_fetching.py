@@ -63,7 +63,7 @@ def fetching_of(
         ahead = plane_bytes * lanes
     elif kernel == "phases":
         ahead = 2 * max(1, min(_ROWS_AHEAD, _ROWS_AHEAD_BYTES // next_rows))
-    elif kernel == "width" and products >= _kernels.SHARED_PRODUCTS:
+    elif kernel == "width" and problem.src[0] == 1 and products >= _kernels.SHARED_PRODUCTS:
         near = _processor.ZEN5 and next_rows <= _NEXT_ROWS_NEAR_BYTES
         ahead = up(max(next_rows, _ROWS_AHEAD_BYTES) if in_order else next_rows, 64)
     elif kernel == "width":

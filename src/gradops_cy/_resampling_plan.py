@@ -13,9 +13,9 @@ from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
 from gradops_cy._resampling_choice import (
-    BATCH_ELEMENTS,
     CHUNK_ELEMENTS,
     THREAD_ELEMENTS,
+    batch_elements,
     choose,
 )
 from gradops_cy._resampling_fetching import fetching_of
@@ -72,7 +72,7 @@ _FEW_ROWS = 3
 # How much larger diff_dst may be where widths store past the caches.
 _STREAM_GROWTH = 4
 # Bytes of buffers up to which they are kept for the next call.
-_SPARE_BYTES = 1 << 17
+_SPARE_BYTES = 1 << 19
 _BF16 = _arrays.DTYPE_CODES[_arrays.BFLOAT16]
 _F32 = _arrays.DTYPE_CODES[np.dtype(np.float32)]
 _F64 = _arrays.DTYPE_CODES[np.dtype(np.float64)]
@@ -210,7 +210,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     stage = 0
     if width:
         lanes = pixel
-        elements = max(width.elements, BATCH_ELEMENTS)
+        elements = max(width.elements, batch_elements(problem))
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
         stage = columns if streams else 0
         chunks = len(width.chunks) // _kernels.CHUNK_WORDS

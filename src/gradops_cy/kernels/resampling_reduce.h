@@ -7,23 +7,27 @@
 
 enum {
     REDUCED_ROWS = 64,               /* of diff_dst at most, for a row of the result */
+    HELD_ROWS = 4,                   /* the most of a constant count */
     REDUCED_AT_ONCE = 2 * LANES_F32, /* elements for each time that something is asked for `meanwhile` */
 };
 
 #if defined(__AVX2__) && defined(__FMA__)
-/* So many pairs of vectors, `offset` bytes into the rows. */
-INLINE void reduce_pairs(const int dtype, const int pairs, const char *const *src, const vec_f32 *weight,
-                         ptrdiff_t rows, ptrdiff_t offset, float *dst) {
-    const ptrdiff_t step = 2 * LANES_F32 * element_size(dtype);
+/* So many pairs of vectors, `offset` bytes into the rows; those of a constant count (not 0) are held. */
+INLINE void reduce_pairs(const int dtype, const int constant, const int pairs, const char *const *row,
+                         const float *weight, const vec_f32 *held, ptrdiff_t rows, ptrdiff_t offset,
+                         float *dst) {
+    const ptrdiff_t step = 2 * LANES_F32 * element_size(dtype), count = constant ? constant : rows;
     vec_f32 sum[4] = {{0}}, part[2];
 #pragma GCC unroll 4
-    for (ptrdiff_t r = 0; r < rows; r++)
+    for (ptrdiff_t r = 0; r < count; r++) {
+        const vec_f32 w = constant ? held[r] : splat_f32(weight[r]);
 #pragma GCC unroll 2
         for (int p = 0; p < pairs; p++) {
-            load_pair_f32(dtype, src[r] + offset + p * step, part);
-            sum[2 * p] += weight[r] * part[0];
-            sum[2 * p + 1] += weight[r] * part[1];
+            load_pair_f32(dtype, row[r] + offset + p * step, part);
+            sum[2 * p] += w * part[0];
+            sum[2 * p + 1] += w * part[1];
         }
+    }
 #pragma GCC unroll 2
     for (int p = 0; p < pairs; p++) {
         order_pair_f32(dtype, sum + 2 * p);
@@ -31,46 +35,54 @@ INLINE void reduce_pairs(const int dtype, const int pairs, const char *const *sr
     }
 }
 
-/* See reduce_rows. A constant count of `rows` (not 0) keeps weights in registers, and `whole` vectors are read
- * beyond the end of a row. Long sums of two vectors would wait for each product. */
-INLINE void reduce_rows_for(const int dtype, const int constant, const int whole, const char *const *row,
+/* The same of one vector, of which n elements are read. */
+INLINE vec_f32 reduce_vector(const int dtype, const int constant, const char *const *row,
+                             const float *weight, const vec_f32 *held, ptrdiff_t rows, ptrdiff_t offset,
+                             ptrdiff_t n) {
+    const ptrdiff_t count = constant ? constant : rows;
+    vec_f32 sum = {0};
+#pragma GCC unroll 4
+    for (ptrdiff_t r = 0; r < count; r++)
+        sum += (constant ? held[r] : splat_f32(weight[r])) * load_first(dtype, row[r] + offset, n);
+    return sum;
+}
+
+/* See reduce_rows. `whole` vectors are read beyond the end of a row. Long sums of two vectors would wait for
+ * each product. */
+INLINE void reduce_rows_for(const int dtype, const int constant, const int whole, const char *const *rows_at,
                             const float *weight, ptrdiff_t rows, ptrdiff_t n, ptrdiff_t count,
                             ptrdiff_t row_step, Asking *meanwhile, float *dst, ptrdiff_t dst_step) {
     const ptrdiff_t size = element_size(dtype);
     const int tail = (int)(n % LANES_F32);
-    const char *src[REDUCED_ROWS];
-    vec_f32 w[REDUCED_ROWS];
-    if (constant) rows = constant;
+    const char *held_row[HELD_ROWS], *const *row = constant ? held_row : rows_at;
+    vec_f32 held[HELD_ROWS];
 #pragma GCC unroll 4
-    for (ptrdiff_t r = 0; r < rows; r++) src[r] = row[r], w[r] = splat_f32(weight[r]);
+    for (int r = 0; r < constant; r++) held_row[r] = rows_at[r], held[r] = splat_f32(weight[r]);
     for (ptrdiff_t i = 0; i < count; i++, dst += dst_step) {
+        const ptrdiff_t begin = i * row_step;
         ptrdiff_t j = 0;
+#define PAIRS(pairs)                                                                               \
+    reduce_pairs(dtype, constant, pairs, row, weight, held, rows, begin + j * size, dst + j)
+#define VECTOR(n)                                                                                  \
+    reduce_vector(dtype, constant, row, weight, held, rows, begin + j * size, n)
         for (; !constant && j + 4 * LANES_F32 <= n; j += 4 * LANES_F32) {
             if (meanwhile) ask_on(meanwhile, 2);
-            reduce_pairs(dtype, 2, src, w, rows, j * size, dst + j);
+            PAIRS(2);
         }
         for (; j + 2 * LANES_F32 <= n; j += 2 * LANES_F32) {
             if (meanwhile) ask_on(meanwhile, 1);
-            reduce_pairs(dtype, 1, src, w, rows, j * size, dst + j);
+            PAIRS(1);
         }
         if (n & LANES_F32) {
-            vec_f32 sum = {0};
-#pragma GCC unroll 4
-            for (ptrdiff_t r = 0; r < rows; r++)
-                sum += w[r] * load_first(dtype, src[r] + j * size, LANES_F32);
-            write_f32((char *)(dst + j), sum, LANES_F32);
+            write_f32((char *)(dst + j), VECTOR(LANES_F32), LANES_F32);
             j += LANES_F32;
         }
         if (tail) {
-            vec_f32 sum = {0};
             if (meanwhile) ask_on(meanwhile, 1);
-#pragma GCC unroll 4
-            for (ptrdiff_t r = 0; r < rows; r++)
-                sum += w[r] * load_first(dtype, src[r] + j * size, whole ? LANES_F32 : tail);
-            write_f32((char *)(dst + j), sum, tail);
+            write_f32((char *)(dst + j), VECTOR(whole ? LANES_F32 : tail), tail);
         }
-#pragma GCC unroll 4
-        for (ptrdiff_t r = 0; r < rows; r++) src[r] += row_step;
+#undef VECTOR
+#undef PAIRS
     }
 }
 

@@ -83,32 +83,41 @@ cdef struct Width:
     Py_ssize_t n, columns     # elements of a row of the result, and of diff_dst
     Py_ssize_t plane          # rows of one
     Py_ssize_t most           # rows of a batch
-    Py_ssize_t grads_plane, result_plane  # bytes from one plane to the next
+    Py_ssize_t grads_plane    # bytes from one plane of diff_dst to the next
     bint reduces              # rows alike are reduced at once
     bint shares               # ... but rather those of diff_dst are read once for two rows
     bint joined               # the result's rows follow each other in memory
     const Py_ssize_t *blocks
 
 
+cdef bint rows_follow(const Job *job, Py_ssize_t bytes) noexcept nogil:
+    # Whether rows of so many bytes of the result, those of all planes and images, follow each other.
+    cdef Py_ssize_t[4] extents
+    cdef int axis
+    extents[0], extents[1] = job.batch, channels_in_rows(job)
+    extents[2], extents[3] = job.depth.extent, job.height.extent
+    for axis in range(3, -1, -1):
+        if extents[axis] > 1 and job.result.strides[axis] != bytes:
+            return False
+        bytes *= extents[axis]
+    return True
+
+
 cdef Width width_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
     cdef Width width
     cdef const Py_ssize_t *words = job.chunks + chunk * CHUNK_WORDS
     cdef int axis = 0 if job.pixel > 1 or job.channels == 1 else 1
-    cdef Py_ssize_t row_bytes, capacity = job.lanes * job.columns - WIDTH_REACH
+    cdef Py_ssize_t capacity = job.lanes * job.columns - WIDTH_REACH
     width.x0, width.x1 = words[CHUNK_FIRST], words[CHUNK_LAST]
     width.y0, width.y1 = words[CHUNK_START], words[CHUNK_END]
     width.blocks = job.blocks + 2 * words[CHUNK_BLOCK]
     width.n, width.columns = (width.x1 - width.x0) * job.pixel, (width.y1 - width.y0) * job.pixel
     width.plane = job.depth.extent * job.height.extent
-    width.grads_plane, width.result_plane = job.grads.strides[axis], job.result.strides[axis]
+    width.grads_plane = job.grads.strides[axis]
     width.reduces = shares_rows(job, job.pixel) and job.longest_product <= REDUCED_ROWS
-    width.shares = shares_rows(job, job.pixel) and job.longest_product >= SHARED_PRODUCTS
-    row_bytes = width.n * job.store_size
-    width.joined = (job.result.strides[3] == row_bytes
-                    and (job.depth.extent == 1
-                         or job.result.strides[2] == job.height.extent * row_bytes)
-                    and width.result_plane == width.plane * row_bytes
-                    and job.result.strides[0] == channels_in_rows(job) * width.plane * row_bytes)
+    width.shares = (width.reduces and job.depth.extent == 1
+                    and job.longest_product >= SHARED_PRODUCTS)
+    width.joined = rows_follow(job, width.n * job.store_size)
     width.most = max(<Py_ssize_t> 1, capacity // max(width.n, width.columns))
     if width.most >= 2 * width.plane and width.reduces:
         width.most -= width.most % width.plane
@@ -157,11 +166,12 @@ cdef void reduce_alike(const Job *job, const Workspace *space, const Width *widt
     # `count` rows of the result from `row` on, whose rows of diff_dst have the same weights and lie
     # `step` bytes further on, to dst_step bytes further on.
     cdef const char *rows[REDUCED_ROWS]
-    cdef float[REDUCED_ROWS] of_products
-    cdef const float *weights = of_products
+    cdef float[REDUCED_ROWS] weights
+    cdef const float *depth = <const float *> row.depth_weights
+    cdef const float *height = <const float *> row.height_weights
     cdef const char *base = row.grads + width.y0 * job.grads.strides[4]
     cdef const char *end
-    cdef Py_ssize_t products = row.depth_count * row.height_count, i
+    cdef Py_ssize_t products = 0, d, h, i
     cdef bint whole = min(job.grads.strides[2], min(job.grads.strides[3], step)) >= 0
     if not width.reduces:
         for i in range(count):
@@ -169,12 +179,11 @@ cdef void reduce_alike(const Job *job, const Workspace *space, const Width *widt
             row.grads += step
             dst += dst_step
         return
-    if row.depth_count == 1 and (<const float *> row.depth_weights)[0] == 1:
-        weights = <const float *> row.height_weights
-        for i in range(products):
-            rows[i] = base + i * job.grads.strides[3]
-    else:
-        all_products(job, &row, base, rows, of_products)
+    for h in range(row.height_count):
+        for d in range(row.depth_count):
+            rows[products] = base + d * job.grads.strides[2] + h * job.grads.strides[3]
+            weights[products] = depth[d] * height[h]
+            products += 1
     if products > 0:
         end = rows[products - 1] + (count - 1) * step + (width.columns + ROW_LANES) * job.load_size
         whole = whole and end <= job.grads_end
