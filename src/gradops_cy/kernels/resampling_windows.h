@@ -1,11 +1,11 @@
 /* The width pass of rows side by side, whose sums have the order of add_columns. What positions of one pattern
  * have in common (see resampling_width.h) is set up once, for all blocks alike of a row and for all rows; where
- * the taps of a block, or of its two parts, lie in a window of a few vectors, they are picked from these. */
+ * the taps of a block, or of its two parts, lie in a window of a few vectors, they are picked from these, else
+ * each from vectors of its own. */
 #ifndef GRADOPS_RESAMPLING_WINDOWS_H
 #define GRADOPS_RESAMPLING_WINDOWS_H
 
-#include "prefetch.h"
-#include "resampling_width.h"
+#include "resampling.h"
 
 /* Rows of diff_dst, reduced, `units` times so many as lie side by side, units src_step floats apart; and the
  * sums of their n positions each, dst_step floats apart. A block is the place of its first element and that
@@ -125,23 +125,72 @@ INLINE void sum_windows_of(const int vectors, const int parts, const WidthRows *
     else sum_windows(vectors, parts, 0, rows, run);
 }
 
-/* A run of blocks whose taps lie further apart. */
-static void sum_blocks(const WidthRows *rows, const WidthRun *run) {
+/* A run whose taps lie further apart, as where channels lie between them: a pair of vectors for each. */
+INLINE void sum_taps(const int fixed, const WidthRows *rows, const WidthRun *run) {
     const int32_t *pattern = rows->patterns + run->block[1];
-    for (ptrdiff_t u = 0; u < run->units; u++) {
-        const float *src = rows->src + u * rows->src_step + run->block[0];
-        float *dst = rows->dst + u * rows->dst_step + run->place;
-        for (ptrdiff_t i = 0; i < run->count; i++, src += run->apart, dst += LANES_F32) {
-            if (rows->meanwhile) ask_on(rows->meanwhile, 1);
-            write_f32((char *)dst, sum_block(src, rows->step, pattern), run->lanes);
+    const int steps = fixed ? fixed : pattern[MOST], lanes = run->lanes;
+    const ptrdiff_t step = rows->step, count = run->count, apart = run->apart;
+    const ptrdiff_t src_step = rows->src_step, dst_step = rows->dst_step;
+    Asking *meanwhile = rows->meanwhile;
+    WindowStep taken[COLUMNS_IN_SEQUENCE];
+    take_steps(1, steps, pattern, 0, taken);
+    const float *unit = rows->src + run->block[0];
+    float *unit_dst = rows->dst + run->place;
+    for (ptrdiff_t u = run->units; u > 0; u--, unit += src_step, unit_dst += dst_step) {
+        const float *src = unit;
+        float *dst = unit_dst;
+        for (ptrdiff_t i = 0; i < count; i++, src += apart, dst += LANES_F32) {
+            vec_f32 sum = {0};
+            if (meanwhile) ask_on(meanwhile, 1);
+#pragma GCC unroll 4
+            for (int k = 0; k < steps; k++)
+                sum = add_used(pick(2, src + k * step, taken[0].places), taken[k].weight, sum, taken[k].used);
+            write_f32((char *)dst, sum, lanes);
         }
     }
+}
+
+static void sum_taps_of(const WidthRows *rows, const WidthRun *run) {
+    const int steps = rows->patterns[run->block[1] + MOST];
+    if (steps == 4) sum_taps(4, rows, run);
+    else if (steps == 3) sum_taps(3, rows, run);
+    else if (steps == 2) sum_taps(2, rows, run);
+    else sum_taps(0, rows, run);
+}
+
+/* Other blocks, whose patterns may differ. */
+static void sum_blocks(const WidthRows *rows, const WidthRun *run) {
+    for (ptrdiff_t u = 0; u < run->units; u++) {
+        const float *src = rows->src + u * rows->src_step;
+        float *dst = rows->dst + u * rows->dst_step + run->place;
+        for (const ptrdiff_t *block = run->block; block < run->block + 2 * run->count; block += 2) {
+            if (rows->meanwhile) ask_on(rows->meanwhile, 1);
+            write_f32((char *)dst, sum_block(src + block[0], rows->step, rows->patterns + block[1]), run->lanes);
+            dst += LANES_F32;
+        }
+    }
+}
+
+/* Whether the taps of a block, or of its two parts, lie in a window; else whether each lies in two vectors. */
+INLINE int in_window(const int32_t *pattern) {
+    return pattern[PARTS] == pattern[CHAINS] && pattern[PARTS] <= 2
+           && pattern[WINDOW] <= WINDOW_VECTORS * LANES_F32;
+}
+INLINE int in_pairs(const int32_t *pattern) {
+    return pattern[CHAINS] == 1 && pattern[REACH] <= 2 * LANES_F32;
+}
+
+/* Whether it pays to set up a block's pattern: its steps, if they are many, only for others alike. */
+INLINE int sets_up(const WidthRows *rows, const ptrdiff_t *block, ptrdiff_t left) {
+    const int32_t *pattern = rows->patterns + block[1];
+    if (in_window(pattern) && pattern[MOST] <= 4) return 1;
+    return (in_window(pattern) || in_pairs(pattern)) && (rows->units > 2 || (left > 1 && block[3] == block[1]));
 }
 
 static void sum_run(const WidthRows *rows, const WidthRun *run) {
     const int32_t *pattern = rows->patterns + run->block[1];
     const int vectors = (pattern[WINDOW] + LANES_F32 - 1) / LANES_F32, parts = pattern[PARTS];
-    if (parts != pattern[CHAINS] || parts > 2 || vectors > WINDOW_VECTORS) sum_blocks(rows, run);
+    if (!in_window(pattern)) sum_taps_of(rows, run);
     else if (parts == 2 && vectors == 3) sum_windows_of(3, 2, rows, run);
     else if (parts == 2) sum_windows_of(2, 2, rows, run);
     else if (vectors == 3) sum_windows_of(3, 1, rows, run);
@@ -156,6 +205,12 @@ static void sum_width(const WidthRows *rows) {
     WidthRun run = {.lanes = LANES_F32, .units = rows->units};
     for (ptrdiff_t b = 0; b < whole; b += run.count) {
         run.block = block + 2 * b, run.place = b * LANES_F32, run.count = 1, run.apart = 0;
+        if (!sets_up(rows, run.block, whole - b)) {
+            while (b + run.count < whole && !sets_up(rows, run.block + 2 * run.count, whole - b - run.count))
+                run.count++;
+            sum_blocks(rows, &run);
+            continue;
+        }
         if (b + 1 < whole) run.apart = run.block[2] - run.block[0];
         while (b + run.count < whole && run.block[2 * run.count + 1] == run.block[1]
                && run.block[2 * run.count] == run.block[0] + run.count * run.apart)
@@ -165,16 +220,17 @@ static void sum_width(const WidthRows *rows) {
     if (whole * LANES_F32 == n) return;
     run = (WidthRun){block + 2 * whole, whole * LANES_F32, 1, 0, rows->units, LANES_F32};
     WidthRows last = *rows;
+    void (*sum)(const WidthRows *, const WidthRun *) = sets_up(rows, run.block, 1) ? sum_run : sum_blocks;
     if (whole == 0 && rows->dst_step == n) {
         /* The next unit overwrites the lanes beyond one. */
         const ptrdiff_t beyond = (LANES_F32 - 1) / n;
         run.units = rows->units > beyond ? rows->units - beyond : 0;
-        sum_run(rows, &run);
+        sum(rows, &run);
         last.src += run.units * rows->src_step, last.dst += run.units * n;
         run.units = rows->units - run.units;
     }
     run.lanes = (int)(n - whole * LANES_F32);
-    sum_run(&last, &run);
+    sum(&last, &run);
 }
 #else
 static void sum_width(const WidthRows *rows) { (void)rows; }
