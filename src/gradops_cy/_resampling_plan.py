@@ -63,6 +63,8 @@ _TURN_ELEMENTS, _FEW_PLANES = 1 << 13, 4
 # The most rows of the result among which its kinds of rows repeat, for this to be made use of, and
 # the elements that one is summed from: longer ones are better read one after the other.
 _LONGEST_PERIOD, _PERIODIC_ELEMENTS = 16, 1024
+# The rows of a batch of long ones: patterns that differ are set up for all of them.
+_LONG_ROWS = 8
 # Elements loaded and stored by one task, about.
 _TASK_ELEMENTS = 1 << 16
 # Bytes of a cache in which rows stay that several rows of the result touch, and the fewest rows of
@@ -210,7 +212,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     stage = 0
     if width:
         lanes = pixel
-        elements = max(width.elements, batch_elements(problem))
+        long_rows = _LONG_ROWS * width.elements // width.group
+        elements = max(width.elements, long_rows, batch_elements(problem))
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
         stage = columns if streams else 0
         chunks = len(width.chunks) // _kernels.CHUNK_WORDS

@@ -133,8 +133,8 @@ cdef Asking ask_for_batch(const Job *job, const Width *width, const Cursor *at, 
                           Py_ssize_t planes) noexcept nogil:
     # What a later batch of as many rows is the first to read, while this one is reduced and summed.
     cdef Py_ssize_t step = job.grads.strides[3], bytes = width.columns * job.load_size, d, h
-    cdef Py_ssize_t first = first_new(&job.height, at.h, 0)
-    cdef Py_ssize_t fresh = rows * job.grads_extents[1] // job.height.extent
+    cdef Py_ssize_t height = job.height.extent, last = at.h + rows - 1
+    cdef Py_ssize_t first = first_new(&job.height, at.h, 0), end, fresh, ahead
     cdef Py_ssize_t times = (blocks_of(width.columns, REDUCED_AT_ONCE) * rows
                              + blocks_of(rows * width.n, WIDTH_LANES))
     cdef Row row = result_row(job, at.n, at.c, at.d, at.h)
@@ -147,7 +147,12 @@ cdef Asking ask_for_batch(const Job *job, const Width *width, const Cursor *at, 
         asking.bytes = planes * (width.grads_plane if width.plane > 1 else bytes)
         asking.run[0], asking.runs = base + max(planes * width.grads_plane, job.ahead), 1
     else:
-        base += (first + max(fresh, blocks_of(job.ahead, bytes))) * step
+        # Those of this one, always as far on.
+        end = last // height * job.grads_extents[1] + job.height.start[last % height]
+        fresh = max(<Py_ssize_t> 0, end + run_of(&job.height, last % height) - first
+                    - job.height.start[at.h])
+        ahead = blocks_of((width.most + 1) * job.grads_extents[1], height)
+        base += (first + max(ahead, blocks_of(job.ahead, bytes))) * step
         if bytes == step:
             bytes, fresh = bytes * fresh, min(<Py_ssize_t> 1, fresh)
         asking.bytes = bytes
