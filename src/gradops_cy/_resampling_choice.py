@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._resampling_axis import AxisTable
@@ -51,6 +52,7 @@ _MOST_CHANNELS = 4096
 _PLANE_ELEMENTS = 1 << 17
 _PLANE_GROUPS = 4
 THREAD_ELEMENTS = 1 << 15
+
 # Nanoseconds of the kernels of positions and planes for each thing that they do, as fitted to the
 # times of thousands of drawn problems on Zen 5, with vectors of 64 and of 32 bytes: within a fifth
 # for half of them, and what is chosen takes 1.05 times as long as the best one, on average. Those
@@ -190,7 +192,7 @@ class _Candidates:
                 times["planes"] *= _PLANES_INTEL
         if self.permutes:
             row, product, vector, block, pick = of["width"]
-            blocks_of_row, picks = self.blocks(self.side_by_side())
+            blocks_of_row, picks = self.blocks(self.side_by_side)
             elements = max(extent, columns) * problem.src[0] * problem.src[1]
             together = max(1, min(planes, batch_elements(problem) // elements))
             reduced = products * (product / together + vector * -(-columns // lanes))
@@ -239,8 +241,9 @@ class _Candidates:
         lanes, parts = _kernels.PHASE_LANES, _kernels.PHASE_PARTS > 0
         return phase_table(self.axes[2], problem.dst[2], lanes=lanes, parts=parts)
 
+    @cached_property
     def side_by_side(self) -> int:
-        """Return how many rows of the result the kernel of widths takes side by side."""
+        """How many rows of the result the kernel of widths takes side by side."""
         row = max(self.problem.src[2], self.problem.dst[2]) * self.pixel
         most = max(1, min(self.rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row))
         return min(range(1, most + 1), key=lambda rows: sum(self.blocks(rows)))
@@ -273,7 +276,7 @@ class _Candidates:
             self.axes[2],
             dst,
             self.pixel,
-            self.side_by_side(),
+            self.side_by_side,
             self.chains,
             lanes=_kernels.WIDTH_LANES,
             reach=_kernels.WIDTH_REACH,
