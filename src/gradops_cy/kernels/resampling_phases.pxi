@@ -145,7 +145,7 @@ cdef void run_phases(const Job *job, Py_ssize_t task, char *memory) noexcept nog
 cdef void run_shared(const Job *job, Py_ssize_t task, char *memory) noexcept nogil:
     # Phases in two passes: rows of diff_dst are read once for the two of the result that they touch.
     cdef Workspace space = carve(job, memory)
-    cdef Py_ssize_t chunks = job.chunk_count, carried = 0, shared
+    cdef Py_ssize_t chunks = job.chunk_count, carried = 0
     cdef Span span = span_of(job, task % chunks)
     cdef Py_ssize_t r = task // chunks * job.task_rows
     cdef Py_ssize_t left = min(job.task_rows, count_rows(job) - r)
@@ -157,14 +157,10 @@ cdef void run_shared(const Job *job, Py_ssize_t task, char *memory) noexcept nog
     phases.row, phases.weight, phases.rows, phases.count = &loaded, &one, 1, 1
     phases.dst = space.summed
     while left > 0:
-        row, shared, left = following, 0, left - 1
-        if left > 0:
-            shared = shared_rows(job, at.h, at.h + 1, carried)
-            step_on(job, &at)
-            following = result_row(job, at.n, at.c, at.d, at.h)
-        load_shared(job, &row, &following, carried, shared, span.y0, span.y1 - span.y0, space.loaded,
-                    space.carried, NULL)
-        carried, loaded = shared, space.loaded
+        left -= 1
+        carried = load_next(job, &at, &row, &following, left, carried, span.y0, span.y1 - span.y0,
+                            space.loaded, space.carried)
+        loaded = space.loaded
         sum_of_phases(job, F32, &phases, &span)
         store_positions(job, &row, 1, span.x0, span.x1, space.summed)
         if carried:

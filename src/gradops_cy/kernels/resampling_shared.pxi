@@ -59,3 +59,18 @@ cdef void load_shared(const Job *job, const Row *row, const Row *following, Py_s
         add_shared_rows(job.load_dtype, rows, both, count, job.ahead, meanwhile, n, dst,
                         add)
         r += count
+
+
+cdef Py_ssize_t load_next(const Job *job, Cursor *at, Row *row, Row *following, Py_ssize_t left,
+                          Py_ssize_t carried, Py_ssize_t y0, Py_ssize_t n, char *loaded,
+                          char *carry) noexcept nogil:
+    # Load the row of the cursor, which is `following` and becomes `row`, and move on to the next one if
+    # any is left. Returns how many rows of diff_dst are carried to that.
+    cdef Py_ssize_t shared = 0
+    row[0] = following[0]
+    if left > 0:
+        shared = shared_rows(job, at.h, at.h + 1, carried)
+        step_on(job, at)
+        following[0] = result_row(job, at.n, at.c, at.d, at.h)
+    load_shared(job, row, following, carried, shared, y0, n, loaded, carry, NULL)
+    return shared

@@ -165,30 +165,17 @@ cdef Asking ask_for_batch(const Job *job, const Width *width, const Cursor *at, 
     return asking
 
 
-cdef void reduce_alike(const Job *job, const Workspace *space, const Width *width, Row row,
-                       Py_ssize_t count, Py_ssize_t step, Asking *asking, char *dst,
+cdef void reduce_alike(const Job *job, const Width *width, const Row *row, Py_ssize_t count,
+                       Py_ssize_t step, Asking *asking, char *dst,
                        Py_ssize_t dst_step) noexcept nogil:
     # `count` rows of the result from `row` on, whose rows of diff_dst have the same weights and lie
     # `step` bytes further on, to dst_step bytes further on.
     cdef const char *rows[REDUCED_ROWS]
     cdef float[REDUCED_ROWS] weights
-    cdef const float *depth = <const float *> row.depth_weights
-    cdef const float *height = <const float *> row.height_weights
     cdef const char *base = row.grads + width.y0 * job.grads.strides[4]
     cdef const char *end
-    cdef Py_ssize_t products = 0, d, h, i
+    cdef Py_ssize_t products = all_products(job, row, base, rows, weights)
     cdef bint whole = min(job.grads.strides[2], min(job.grads.strides[3], step)) >= 0
-    if not width.reduces:
-        for i in range(count):
-            load_positions(job, space, &row, job.pixel, width.y0, width.y1, dst)
-            row.grads += step
-            dst += dst_step
-        return
-    for h in range(row.height_count):
-        for d in range(row.depth_count):
-            rows[products] = base + d * job.grads.strides[2] + h * job.grads.strides[3]
-            weights[products] = depth[d] * height[h]
-            products += 1
     if products > 0:
         end = rows[products - 1] + (count - 1) * step + (width.columns + ROW_LANES) * job.load_size
         whole = whole and end <= job.grads_end
@@ -202,7 +189,10 @@ cdef void load_rows(const Job *job, const Workspace *space, const Width *width, 
     cdef Py_ssize_t pitch = width.columns * job.size, period = job.period, run, part, first, i
     cdef Row row
     if not width.reduces:
-        period = 1
+        for i in range(rows):
+            row = next_row(job, 0, &at)
+            load_positions(job, space, &row, job.pixel, width.y0, width.y1, loaded + i * pitch)
+        return
     while rows > 0:
         part = min(rows, job.height.extent - at.h)
         for first in range(min(part, period)):
@@ -210,9 +200,7 @@ cdef void load_rows(const Job *job, const Workspace *space, const Width *width, 
             while i < part:
                 row = result_row(job, at.n, at.c, at.d, at.h + i)
                 run = min(job.alike[at.h + i], (part - i + period - 1) // period)
-                if not width.reduces:
-                    run = 1
-                reduce_alike(job, space, width, row, run, job.apart * job.grads.strides[3], asking,
+                reduce_alike(job, width, &row, run, job.apart * job.grads.strides[3], asking,
                              loaded + i * pitch, period * pitch)
                 i += run * period
         loaded += part * pitch
@@ -227,8 +215,8 @@ cdef void load_planes(const Job *job, const Workspace *space, const Width *width
     cdef Row row
     for i in range(width.plane):
         row = result_row(job, at.n, at.c, i // job.height.extent, i % job.height.extent)
-        reduce_alike(job, space, width, row, planes, width.grads_plane, asking,
-                     space.loaded + i * pitch, width.plane * pitch)
+        reduce_alike(job, width, &row, planes, width.grads_plane, asking, space.loaded + i * pitch,
+                     width.plane * pitch)
 
 
 cdef Py_ssize_t load_shared_rows(const Job *job, Workspace *space, const Width *width,
@@ -236,21 +224,15 @@ cdef Py_ssize_t load_shared_rows(const Job *job, Workspace *space, const Width *
                                  Py_ssize_t carried) noexcept nogil:
     # Rows from that of the cursor on, of `left` in all, where two share many that they read. The first
     # one goes on from what is `carried`, as many rows as are returned for the one after them.
-    cdef Py_ssize_t bytes = width.columns * job.size, shared, i
+    cdef Py_ssize_t bytes = width.columns * job.size, i
     cdef char *loaded
     cdef Row row, following = result_row(job, at.n, at.c, at.d, at.h)
     if carried:
         space.loaded, space.carried = space.carried, space.loaded
     loaded = space.loaded
     for i in range(rows):
-        row, shared = following, 0
-        if i + 1 < left:
-            shared = shared_rows(job, at.h, at.h + 1, carried)
-            step_on(job, &at)
-            following = result_row(job, at.n, at.c, at.d, at.h)
-        load_shared(job, &row, &following, carried, shared, width.y0, width.columns, loaded,
-                    space.carried, NULL)
-        carried = shared
+        carried = load_next(job, &at, &row, &following, left - i - 1, carried, width.y0,
+                            width.columns, loaded, space.carried)
         loaded += bytes
         # A row is summed in whole vectors, which may reach into the one beside it.
         if carried and i + 1 < rows:
