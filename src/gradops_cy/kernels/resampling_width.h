@@ -48,12 +48,12 @@ INLINE vec_f32 add_step(vec_f32 x, const float *weight, vec_f32 sum) {
     return (vec_f32)_mm512_fmadd_ps((__m512)x, _mm512_loadu_ps(weight), (__m512)sum);
 }
 /* The lanes that have more than k steps, and what to add in some lanes. */
-typedef __mmask16 width_mask;
+typedef uint32_t width_mask;
 INLINE width_mask lanes_beyond(width_words steps, int k) {
     return _mm512_cmpgt_epi32_mask(steps, _mm512_set1_epi32(k));
 }
 INLINE vec_f32 add_used(vec_f32 x, vec_f32 weight, vec_f32 sum, width_mask used) {
-    return (vec_f32)_mm512_mask3_fmadd_ps((__m512)x, (__m512)weight, (__m512)sum, used);
+    return (vec_f32)_mm512_mask3_fmadd_ps((__m512)x, (__m512)weight, (__m512)sum, (__mmask16)used);
 }
 
 /* Vectors of [chain][position of a part], their chains added up: [part][position]. */

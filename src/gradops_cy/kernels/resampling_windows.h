@@ -20,13 +20,15 @@ typedef struct {
 } WidthRows;
 
 #if defined(__AVX2__) && defined(__FMA__)
-enum { WINDOW_VECTORS = 3, WINDOW_STEPS = WINDOW_VECTORS * LANES_F32 };
+enum { WINDOW_VECTORS = 3, WINDOW_STEPS = WINDOW_VECTORS * LANES_F32, MOST_UNTIL_AGAIN = 16 };
 
-/* Blocks from `block` on, `count` in each unit, whose elements begin `apart` after one another; and the lanes
- * that are stored of each. */
+/* Blocks of one pattern: their elements lie src_step after one another and their positions dst_step, for `count`
+ * of them; and this `units` times, unit_src and unit_dst further on. So many lanes are stored of each. */
 typedef struct {
-    const ptrdiff_t *block;
-    ptrdiff_t place, count, apart, units;
+    const float *src;
+    float *dst;
+    const int32_t *pattern;
+    ptrdiff_t count, src_step, dst_step, units, unit_src, unit_dst;
     int lanes;
 } WidthRun;
 
@@ -76,22 +78,18 @@ INLINE void take_steps(const int parts, int steps, const int32_t *pattern, ptrdi
 }
 
 /* A run whose windows have so many vectors; steps stay in registers where they are `fixed`, not 0. */
-INLINE void sum_windows(const int vectors, const int parts, const int fixed, const WidthRows *rows,
+INLINE void sum_windows(const int vectors, const int parts, const int fixed, ptrdiff_t step, Asking *meanwhile,
                         const WidthRun *run) {
-    const int32_t *pattern = rows->patterns + run->block[1];
+    const int32_t *pattern = run->pattern;
     const int steps = fixed ? fixed : pattern[MOST], lanes = run->lanes;
-    const ptrdiff_t base = run->block[0] + pattern[BASES], count = run->count, run_apart = run->apart;
     const ptrdiff_t apart = parts == 2 ? pattern[BASES + 1] - pattern[BASES] : 0;
-    Asking *meanwhile = rows->meanwhile;
-    const ptrdiff_t src_step = rows->src_step, dst_step = rows->dst_step;
+    const ptrdiff_t count = run->count, src_step = run->src_step, dst_step = run->dst_step;
     WindowStep taken[2 * WINDOW_STEPS];
-    take_steps(parts, steps, pattern, rows->step, taken);
-    const float *unit = rows->src + base;
-    float *unit_dst = rows->dst + run->place;
-    for (ptrdiff_t u = run->units; u > 0; u--, unit += src_step, unit_dst += dst_step) {
-        const float *src = unit;
-        float *dst = unit_dst;
-        for (ptrdiff_t i = 0; i < count; i++, src += run_apart, dst += LANES_F32) {
+    take_steps(parts, steps, pattern, step, taken);
+    for (ptrdiff_t u = 0; u < run->units; u++) {
+        const float *src = run->src + u * run->unit_src + pattern[BASES];
+        float *dst = run->dst + u * run->unit_dst;
+        for (ptrdiff_t i = 0; i < count; i++, src += src_step, dst += dst_step) {
             vec_f32 window[2][WINDOW_VECTORS], sum[2];
             if (meanwhile) ask_on(meanwhile, 1);
 #pragma GCC unroll 2
@@ -116,30 +114,26 @@ INLINE void sum_windows(const int vectors, const int parts, const int fixed, con
     }
 }
 
-INLINE void sum_windows_of(const int vectors, const int parts, const WidthRows *rows, const WidthRun *run) {
-    const int steps = rows->patterns[run->block[1] + MOST];
-    if (steps == 4) sum_windows(vectors, parts, 4, rows, run);
-    else if (steps == 3) sum_windows(vectors, parts, 3, rows, run);
-    else if (steps == 2) sum_windows(vectors, parts, 2, rows, run);
-    else if (steps == 1 && parts == 1) sum_windows(vectors, parts, 1, rows, run);
-    else sum_windows(vectors, parts, 0, rows, run);
+INLINE void sum_windows_of(const int vectors, const int parts, ptrdiff_t step, Asking *meanwhile,
+                           const WidthRun *run) {
+    const int steps = run->pattern[MOST];
+    if (steps == 4) sum_windows(vectors, parts, 4, step, meanwhile, run);
+    else if (steps == 3) sum_windows(vectors, parts, 3, step, meanwhile, run);
+    else if (steps == 2) sum_windows(vectors, parts, 2, step, meanwhile, run);
+    else if (steps == 1 && parts == 1) sum_windows(vectors, parts, 1, step, meanwhile, run);
+    else sum_windows(vectors, parts, 0, step, meanwhile, run);
 }
 
 /* A run whose taps lie further apart, as where channels lie between them: a pair of vectors for each. */
-INLINE void sum_taps(const int fixed, const WidthRows *rows, const WidthRun *run) {
-    const int32_t *pattern = rows->patterns + run->block[1];
-    const int steps = fixed ? fixed : pattern[MOST], lanes = run->lanes;
-    const ptrdiff_t step = rows->step, count = run->count, apart = run->apart;
-    const ptrdiff_t src_step = rows->src_step, dst_step = rows->dst_step;
-    Asking *meanwhile = rows->meanwhile;
+INLINE void sum_taps(const int fixed, ptrdiff_t step, Asking *meanwhile, const WidthRun *run) {
+    const int steps = fixed ? fixed : run->pattern[MOST], lanes = run->lanes;
+    const ptrdiff_t count = run->count, src_step = run->src_step, dst_step = run->dst_step;
     WindowStep taken[COLUMNS_IN_SEQUENCE];
-    take_steps(1, steps, pattern, 0, taken);
-    const float *unit = rows->src + run->block[0];
-    float *unit_dst = rows->dst + run->place;
-    for (ptrdiff_t u = run->units; u > 0; u--, unit += src_step, unit_dst += dst_step) {
-        const float *src = unit;
-        float *dst = unit_dst;
-        for (ptrdiff_t i = 0; i < count; i++, src += apart, dst += LANES_F32) {
+    take_steps(1, steps, run->pattern, 0, taken);
+    for (ptrdiff_t u = 0; u < run->units; u++) {
+        const float *src = run->src + u * run->unit_src;
+        float *dst = run->dst + u * run->unit_dst;
+        for (ptrdiff_t i = 0; i < count; i++, src += src_step, dst += dst_step) {
             vec_f32 sum = {0};
             if (meanwhile) ask_on(meanwhile, 1);
 #pragma GCC unroll 4
@@ -150,23 +144,22 @@ INLINE void sum_taps(const int fixed, const WidthRows *rows, const WidthRun *run
     }
 }
 
-static void sum_taps_of(const WidthRows *rows, const WidthRun *run) {
-    const int steps = rows->patterns[run->block[1] + MOST];
-    if (steps == 4) sum_taps(4, rows, run);
-    else if (steps == 3) sum_taps(3, rows, run);
-    else if (steps == 2) sum_taps(2, rows, run);
-    else sum_taps(0, rows, run);
+static void sum_taps_of(ptrdiff_t step, Asking *meanwhile, const WidthRun *run) {
+    const int steps = run->pattern[MOST];
+    if (steps == 4) sum_taps(4, step, meanwhile, run);
+    else if (steps == 3) sum_taps(3, step, meanwhile, run);
+    else if (steps == 2) sum_taps(2, step, meanwhile, run);
+    else sum_taps(0, step, meanwhile, run);
 }
 
-/* Other blocks, whose patterns may differ. */
-static void sum_blocks(const WidthRows *rows, const WidthRun *run) {
+/* A run of any pattern, which is looked at for each block. */
+static void sum_blocks(ptrdiff_t step, Asking *meanwhile, const WidthRun *run) {
     for (ptrdiff_t u = 0; u < run->units; u++) {
-        const float *src = rows->src + u * rows->src_step;
-        float *dst = rows->dst + u * rows->dst_step + run->place;
-        for (const ptrdiff_t *block = run->block; block < run->block + 2 * run->count; block += 2) {
-            if (rows->meanwhile) ask_on(rows->meanwhile, 1);
-            write_f32((char *)dst, sum_block(src + block[0], rows->step, rows->patterns + block[1]), run->lanes);
-            dst += LANES_F32;
+        const float *src = run->src + u * run->unit_src;
+        float *dst = run->dst + u * run->unit_dst;
+        for (ptrdiff_t i = 0; i < run->count; i++, src += run->src_step, dst += run->dst_step) {
+            if (meanwhile) ask_on(meanwhile, 1);
+            write_f32((char *)dst, sum_block(src, step, run->pattern), run->lanes);
         }
     }
 }
@@ -180,57 +173,68 @@ INLINE int in_pairs(const int32_t *pattern) {
     return pattern[CHAINS] == 1 && pattern[REACH] <= 2 * LANES_F32;
 }
 
-/* Whether it pays to set up a block's pattern: its steps, if they are many, only for others alike. */
-INLINE int sets_up(const WidthRows *rows, const ptrdiff_t *block, ptrdiff_t left) {
-    const int32_t *pattern = rows->patterns + block[1];
-    if (in_window(pattern) && pattern[MOST] <= 4) return 1;
-    return (in_window(pattern) || in_pairs(pattern)) && (rows->units > 2 || (left > 1 && block[3] == block[1]));
+/* It pays to set up a pattern: its steps, if they are many, only for more than two blocks. */
+static void sum_run(ptrdiff_t step, Asking *meanwhile, const WidthRun *run) {
+    const int32_t *pattern = run->pattern;
+    const int vectors = (pattern[WINDOW] + LANES_F32 - 1) / LANES_F32, parts = pattern[PARTS];
+    const int windows = in_window(pattern);
+    if (!(windows && pattern[MOST] <= 4) && (!(windows || in_pairs(pattern)) || run->count * run->units <= 2))
+        sum_blocks(step, meanwhile, run);
+    else if (!windows) sum_taps_of(step, meanwhile, run);
+    else if (parts == 2 && vectors == 3) sum_windows_of(3, 2, step, meanwhile, run);
+    else if (parts == 2) sum_windows_of(2, 2, step, meanwhile, run);
+    else if (vectors == 3) sum_windows_of(3, 1, step, meanwhile, run);
+    else if (vectors == 2) sum_windows_of(2, 1, step, meanwhile, run);
+    else sum_windows_of(1, 1, step, meanwhile, run);
 }
 
-static void sum_run(const WidthRows *rows, const WidthRun *run) {
-    const int32_t *pattern = rows->patterns + run->block[1];
-    const int vectors = (pattern[WINDOW] + LANES_F32 - 1) / LANES_F32, parts = pattern[PARTS];
-    if (!in_window(pattern)) sum_taps_of(rows, run);
-    else if (parts == 2 && vectors == 3) sum_windows_of(3, 2, rows, run);
-    else if (parts == 2) sum_windows_of(2, 2, rows, run);
-    else if (vectors == 3) sum_windows_of(3, 1, rows, run);
-    else if (vectors == 2) sum_windows_of(2, 1, rows, run);
-    else sum_windows_of(1, 1, rows, run);
+/* After how many blocks patterns come again, as where several channels share a row or the ratio of extents
+ * is a small fraction. The first block may be cut off at the border. */
+static ptrdiff_t blocks_until_again(const ptrdiff_t *block, ptrdiff_t count) {
+    const ptrdiff_t most = count - 1 < MOST_UNTIL_AGAIN ? count - 1 : MOST_UNTIL_AGAIN;
+    for (ptrdiff_t every = 1; every < most; every++)
+        if (block[2 * (1 + every) + 1] == block[3]) return every;
+    return 1;
+}
+
+/* Sum the longest run from block b on, each `every` blocks after the one before; returns how many it has. */
+INLINE ptrdiff_t sum_run_from(const WidthRows *rows, ptrdiff_t b, ptrdiff_t every, ptrdiff_t blocks) {
+    const ptrdiff_t *block = rows->blocks + 2 * b, *next = block + 2 * every;
+    const ptrdiff_t src_step = b + every < blocks ? next[0] - block[0] : 0;
+    ptrdiff_t count = 1;
+    for (; b + count * every < blocks && next[1] == block[1]; count++, next += 2 * every)
+        if (next[0] != block[0] + count * src_step) break;
+    WidthRun run = {rows->src + block[0], rows->dst + b * LANES_F32, rows->patterns + block[1], count, src_step,
+                    every * LANES_F32, rows->units, rows->src_step, rows->dst_step, LANES_F32};
+    if (count == 1)
+        run.count = rows->units, run.src_step = rows->src_step, run.dst_step = rows->dst_step, run.units = 1;
+    sum_run(rows->step, rows->meanwhile, &run);
+    return count;
+}
+
+/* The last block of all units, not all of whose lanes are stored. */
+INLINE void sum_last(const WidthRows *rows, ptrdiff_t b) {
+    const ptrdiff_t *block = rows->blocks + 2 * b;
+    const ptrdiff_t left = rows->n - b * LANES_F32, beyond = (LANES_F32 - 1) / rows->n;
+    WidthRun run = {rows->src + block[0], rows->dst + b * LANES_F32, rows->patterns + block[1], rows->units,
+                    rows->src_step, rows->dst_step, 1, 0, 0, LANES_F32};
+    if (b == 0 && rows->dst_step == rows->n && rows->units > beyond) {
+        /* The next unit overwrites the lanes beyond one. */
+        run.count = rows->units - beyond;
+        sum_run(rows->step, rows->meanwhile, &run);
+        run.src += run.count * run.src_step, run.dst += run.count * run.dst_step;
+        run.count = beyond;
+    }
+    run.lanes = (int)left;
+    sum_run(rows->step, rows->meanwhile, &run);
 }
 
 /* All positions of all units. */
 static void sum_width(const WidthRows *rows) {
-    const ptrdiff_t whole = rows->n / LANES_F32, n = rows->n;
-    const ptrdiff_t *block = rows->blocks;
-    WidthRun run = {.lanes = LANES_F32, .units = rows->units};
-    for (ptrdiff_t b = 0; b < whole; b += run.count) {
-        run.block = block + 2 * b, run.place = b * LANES_F32, run.count = 1, run.apart = 0;
-        if (!sets_up(rows, run.block, whole - b)) {
-            while (b + run.count < whole && !sets_up(rows, run.block + 2 * run.count, whole - b - run.count))
-                run.count++;
-            sum_blocks(rows, &run);
-            continue;
-        }
-        if (b + 1 < whole) run.apart = run.block[2] - run.block[0];
-        while (b + run.count < whole && run.block[2 * run.count + 1] == run.block[1]
-               && run.block[2 * run.count] == run.block[0] + run.count * run.apart)
-            run.count++;
-        sum_run(rows, &run);
-    }
-    if (whole * LANES_F32 == n) return;
-    run = (WidthRun){block + 2 * whole, whole * LANES_F32, 1, 0, rows->units, LANES_F32};
-    WidthRows last = *rows;
-    void (*sum)(const WidthRows *, const WidthRun *) = sets_up(rows, run.block, 1) ? sum_run : sum_blocks;
-    if (whole == 0 && rows->dst_step == n) {
-        /* The next unit overwrites the lanes beyond one. */
-        const ptrdiff_t beyond = (LANES_F32 - 1) / n;
-        run.units = rows->units > beyond ? rows->units - beyond : 0;
-        sum(rows, &run);
-        last.src += run.units * rows->src_step, last.dst += run.units * n;
-        run.units = rows->units - run.units;
-    }
-    run.lanes = (int)(n - whole * LANES_F32);
-    sum(&last, &run);
+    const ptrdiff_t whole = rows->n / LANES_F32, every = blocks_until_again(rows->blocks, whole);
+    for (ptrdiff_t first = 0; first < every; first++)
+        for (ptrdiff_t b = first; b < whole;) b += every * sum_run_from(rows, b, every, whole);
+    if (whole * LANES_F32 < rows->n) sum_last(rows, whole);
 }
 #else
 static void sum_width(const WidthRows *rows) { (void)rows; }
