@@ -11,7 +11,8 @@ typedef struct {
     ptrdiff_t bytes;
 } Run;
 
-/* Runs are copied in pieces of `unit` bytes; the next run, zeros or row goes over what was too much. */
+/* Runs are copied in pieces of `unit` bytes; the next run, zeros or row goes over what was too much. Runs of
+ * one piece, all as long and from the same entries, are all but the copies of them. */
 #define DEFINE_UNFOLD(unit)                                                                        \
     typedef char piece_##unit __attribute__((vector_size(unit), aligned(1), may_alias));           \
     static void unfold_rows_##unit(const Run *run, ptrdiff_t runs, ptrdiff_t pitch,                \
@@ -27,6 +28,16 @@ typedef struct {
             }                                                                                      \
             if (to < end) *(piece_64 *)to = (piece_64){0};                                         \
         }                                                                                          \
+    }                                                                                              \
+    static void unfold_alike_##unit(const Run *run, ptrdiff_t runs, ptrdiff_t pitch,               \
+                                    ptrdiff_t positions, char *dst, ptrdiff_t dst_pitch) {         \
+        const ptrdiff_t bytes = run->bytes, *entry = run->entry;                                   \
+        for (ptrdiff_t j = 0; j < positions; j++, dst += dst_pitch) {                              \
+            const ptrdiff_t place = entry[j] * pitch;                                              \
+            for (ptrdiff_t r = 0; r < runs; r++)                                                   \
+                *(piece_##unit *)(dst + r * bytes) = *(const piece_##unit *)(run[r].row + place);  \
+            if (runs * bytes < dst_pitch) *(piece_64 *)(dst + runs * bytes) = (piece_64){0};       \
+        }                                                                                          \
     }
 
 DEFINE_UNFOLD(64)
@@ -38,10 +49,18 @@ DEFINE_UNFOLD(16)
 static void unfold_rows(const Run *run, ptrdiff_t runs, ptrdiff_t pitch, ptrdiff_t positions,
                         char *dst, ptrdiff_t dst_pitch) {
     ptrdiff_t longest = 0;
-    for (ptrdiff_t r = 0; r < runs; r++) longest = run[r].bytes > longest ? run[r].bytes : longest;
-    if (longest <= 16) unfold_rows_16(run, runs, pitch, positions, dst, dst_pitch);
-    else if (longest <= 32) unfold_rows_32(run, runs, pitch, positions, dst, dst_pitch);
-    else unfold_rows_64(run, runs, pitch, positions, dst, dst_pitch);
+    int alike = 1;
+    for (ptrdiff_t r = 0; r < runs; r++) {
+        longest = run[r].bytes > longest ? run[r].bytes : longest;
+        alike &= run[r].bytes == run->bytes && run[r].entry == run->entry;
+    }
+#define UNFOLD(unit)                                                                               \
+    (alike && longest <= unit ? unfold_alike_##unit : unfold_rows_##unit)(run, runs, pitch, positions, \
+                                                                           dst, dst_pitch)
+    if (longest <= 16) UNFOLD(16);
+    else if (longest <= 32) UNFOLD(32);
+    else UNFOLD(64);
+#undef UNFOLD
 }
 
 #endif
