@@ -234,6 +234,7 @@ def test_views_of_whole_factors(dst, view, out_view, dtype):
         (40, (2, 3, 4), (5, 4, 9)),
         (70, (11,), (27,)),
         (3, (64, 34), (96, 51)),
+        (3, (11, 310), (13, 829)),
     ],
 )
 def test_batches(channels, src, dst, mode, accumulate, data_format, dtype):

@@ -145,6 +145,7 @@ def test_points_past_the_caches(monkeypatch, src, dst, channels, lines, data_for
         ((9, 9), (80, 90)),
         ((80, 7), (9, 9)),
         ((3, 9000), (4, 3)),
+        ((30, 310), (40, 830)),
     ],
 )
 def test_batches(monkeypatch, src, dst, channels, spread, data_format, dtype):

@@ -63,8 +63,9 @@ _TURN_ELEMENTS, _FEW_PLANES = 1 << 13, 4
 # The most rows of the result among which its kinds of rows repeat, for this to be made use of, and
 # the elements that one is summed from: longer ones are better read one after the other.
 _LONGEST_PERIOD, _PERIODIC_ELEMENTS = 16, 1024
-# The rows of a batch of long ones: patterns that differ are set up for all of them.
-_LONG_ROWS = 8
+# The long rows that buffers hold. A batch has all of them where patterns, which are set up once for
+# each, are more than so many; else half, which leaves more of a cache to what they read.
+_LONG_ROWS, _FEW_PATTERNS = 8, 16
 # Elements loaded and stored by one task, about.
 _TASK_ELEMENTS = 1 << 16
 # Bytes of a cache in which rows stay that several rows of the result touch, and the fewest rows of
@@ -331,6 +332,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             period=period,
             apart=apart,
             stage_bytes=stage * lanes * dtype.itemsize,
+            long_rows=_LONG_ROWS if width and width.kinds > _FEW_PATTERNS else 1,
             lanes=lanes,
             columns=columns,
             longest_product=products,

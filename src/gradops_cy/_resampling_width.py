@@ -76,10 +76,12 @@ def _patterns(parts: int, place: Array, count: Array, weights: Array, step: int)
 class WidthTable:
     """Chunks, blocks and patterns as the kernel reads them; see resampling_width.pxi.
 
-    `elements` is the most that a chunk of a group holds, loaded or stored.
+    `kinds` are the patterns that differ, `elements` is the most that a chunk of a group holds,
+    loaded or stored.
     """
 
     group: int
+    kinds: int
     chunks: Array
     blocks: Array
     patterns: Array
@@ -164,6 +166,7 @@ def width_table(
         elements = max(elements, group * pixel * max(x1 - x0, y1 - y0))
     return WidthTable(
         group=group,
+        kinds=len(representative),
         chunks=np.array(rows, np.intp).ravel(),
         blocks=blocks.ravel(),
         patterns=aligned,

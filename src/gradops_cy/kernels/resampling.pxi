@@ -107,8 +107,8 @@ cdef struct Job:
     bint boxes  # CHANNELS: all weights are 1, and a result's element reads few rows and columns
     bint slides  # CHANNELS: both passes at once
     # For WIDTH: rows side by side, chunks of a row, blocks and what these share; what is gathered to
-    # go past the caches.
-    Py_ssize_t group, chunk_count, stage_bytes
+    # go past the caches; the rows of a batch, as many as there are, however long.
+    Py_ssize_t group, chunk_count, stage_bytes, long_rows
     const Py_ssize_t *chunks
     const Py_ssize_t *blocks
     const int *patterns
@@ -340,8 +340,8 @@ cdef class Resampling:
                  const int[::1] patterns, const float[::1] phases,
                  const Py_ssize_t[::1] alike, int scale, int spread, int taps,
                  Py_ssize_t planes_at_once, Py_ssize_t period, Py_ssize_t apart,
-                 Py_ssize_t stage_bytes, int chains, Py_ssize_t pixel, Py_ssize_t group,
-                 Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
+                 Py_ssize_t stage_bytes, Py_ssize_t long_rows, int chains, Py_ssize_t pixel,
+                 Py_ssize_t group, Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
                  Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
                  Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead,
                  Py_ssize_t rows_ahead, bint in_order, bint streams,
@@ -367,6 +367,7 @@ cdef class Resampling:
         job.width = take_axis(job.height.first + job.height.extent + 1, result_shape[4])
         job.weights = <const char *> &weights[0]
         job.planes_at_once, job.stage_bytes = planes_at_once, stage_bytes
+        job.long_rows = long_rows
         job.period, job.apart = period, apart
         for axis in range(3):
             job.grads_extents[axis] = grads_shape[axis + 2]

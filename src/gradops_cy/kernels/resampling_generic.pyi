@@ -71,6 +71,7 @@ class Resampling:
         period: int,
         apart: int,
         stage_bytes: int,
+        long_rows: int,
         chains: int,
         pixel: int,
         group: int,

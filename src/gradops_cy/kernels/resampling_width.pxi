@@ -107,7 +107,7 @@ cdef Width width_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
     cdef Width width
     cdef const Py_ssize_t *words = job.chunks + chunk * CHUNK_WORDS
     cdef int axis = 0 if job.pixel > 1 or job.channels == 1 else 1
-    cdef Py_ssize_t capacity = job.lanes * job.columns - WIDTH_REACH
+    cdef Py_ssize_t capacity = job.lanes * job.columns - WIDTH_REACH, most
     width.x0, width.x1 = words[CHUNK_FIRST], words[CHUNK_LAST]
     width.y0, width.y1 = words[CHUNK_START], words[CHUNK_END]
     width.blocks = job.blocks + 2 * words[CHUNK_BLOCK]
@@ -123,7 +123,8 @@ cdef Width width_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
         width.most -= width.most % width.plane
         return width
     # Fewer rows, which take longer each, leave more of the first-level cache to what they read.
-    width.most = max(<Py_ssize_t> 1, min(job.group if width.shares else width.most, width.most // 2))
+    most = max(width.most // 2, min(width.most, job.long_rows))
+    width.most = min(job.group, most) if width.shares else most
     if width.most > job.group:
         width.most -= width.most % job.group
     return width
