@@ -174,7 +174,8 @@ def workspace_bytes(int size, Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t l
                     Py_ssize_t longest_run, Py_ssize_t grads_plane, Py_ssize_t result_plane):
     """Return how many bytes of buffers each thread of :func:`resample` needs.
 
-    The plane extents are 0 for the kernels that do not transpose whole planes.
+    The plane extents are 0 for the kernels that do not transpose whole planes; that of widths takes
+    the first one for what it gathers to go past the caches.
     """
     return (buffer_bytes(lanes * columns, size) * (3 + halvings(longest_product, MAX_PRODUCTS))
             + buffer_bytes(lanes, size) * halvings(longest_run, MAX_RUN)
