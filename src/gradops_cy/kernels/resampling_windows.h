@@ -78,14 +78,15 @@ INLINE void take_steps(const int parts, int steps, const int32_t *pattern, ptrdi
 }
 
 /* A run whose windows have so many vectors; steps stay in registers where they are `fixed`, not 0. */
-INLINE void sum_windows(const int vectors, const int parts, const int fixed, ptrdiff_t step, Asking *meanwhile,
+INLINE void sum_windows(const int vectors, const int parts, const int fixed, const WidthRows *rows,
                         const WidthRun *run) {
     const int32_t *pattern = run->pattern;
     const int steps = fixed ? fixed : pattern[MOST], lanes = run->lanes;
     const ptrdiff_t apart = parts == 2 ? pattern[BASES + 1] - pattern[BASES] : 0;
     const ptrdiff_t count = run->count, src_step = run->src_step, dst_step = run->dst_step;
+    Asking *meanwhile = rows->meanwhile;
     WindowStep taken[2 * WINDOW_STEPS];
-    take_steps(parts, steps, pattern, step, taken);
+    take_steps(parts, steps, pattern, rows->step, taken);
     for (ptrdiff_t u = 0; u < run->units; u++) {
         const float *src = run->src + u * run->unit_src + pattern[BASES];
         float *dst = run->dst + u * run->unit_dst;
@@ -114,20 +115,21 @@ INLINE void sum_windows(const int vectors, const int parts, const int fixed, ptr
     }
 }
 
-INLINE void sum_windows_of(const int vectors, const int parts, ptrdiff_t step, Asking *meanwhile,
-                           const WidthRun *run) {
+INLINE void sum_windows_of(const int vectors, const int parts, const WidthRows *rows, const WidthRun *run) {
     const int steps = run->pattern[MOST];
-    if (steps == 4) sum_windows(vectors, parts, 4, step, meanwhile, run);
-    else if (steps == 3) sum_windows(vectors, parts, 3, step, meanwhile, run);
-    else if (steps == 2) sum_windows(vectors, parts, 2, step, meanwhile, run);
-    else if (steps == 1 && parts == 1) sum_windows(vectors, parts, 1, step, meanwhile, run);
-    else sum_windows(vectors, parts, 0, step, meanwhile, run);
+    if (steps == 4) sum_windows(vectors, parts, 4, rows, run);
+    else if (steps == 3) sum_windows(vectors, parts, 3, rows, run);
+    else if (steps == 2) sum_windows(vectors, parts, 2, rows, run);
+    else if (steps == 1 && parts == 1) sum_windows(vectors, parts, 1, rows, run);
+    else sum_windows(vectors, parts, 0, rows, run);
 }
 
 /* A run whose taps lie further apart, as where channels lie between them: a pair of vectors for each. */
-INLINE void sum_taps(const int fixed, ptrdiff_t step, Asking *meanwhile, const WidthRun *run) {
+INLINE void sum_taps(const int fixed, const WidthRows *rows, const WidthRun *run) {
     const int steps = fixed ? fixed : run->pattern[MOST], lanes = run->lanes;
+    const ptrdiff_t step = rows->step;
     const ptrdiff_t count = run->count, src_step = run->src_step, dst_step = run->dst_step;
+    Asking *meanwhile = rows->meanwhile;
     WindowStep taken[COLUMNS_IN_SEQUENCE];
     take_steps(1, steps, run->pattern, 0, taken);
     for (ptrdiff_t u = 0; u < run->units; u++) {
@@ -144,22 +146,22 @@ INLINE void sum_taps(const int fixed, ptrdiff_t step, Asking *meanwhile, const W
     }
 }
 
-static void sum_taps_of(ptrdiff_t step, Asking *meanwhile, const WidthRun *run) {
+static void sum_taps_of(const WidthRows *rows, const WidthRun *run) {
     const int steps = run->pattern[MOST];
-    if (steps == 4) sum_taps(4, step, meanwhile, run);
-    else if (steps == 3) sum_taps(3, step, meanwhile, run);
-    else if (steps == 2) sum_taps(2, step, meanwhile, run);
-    else sum_taps(0, step, meanwhile, run);
+    if (steps == 4) sum_taps(4, rows, run);
+    else if (steps == 3) sum_taps(3, rows, run);
+    else if (steps == 2) sum_taps(2, rows, run);
+    else sum_taps(0, rows, run);
 }
 
 /* A run of any pattern, which is looked at for each block. */
-static void sum_blocks(ptrdiff_t step, Asking *meanwhile, const WidthRun *run) {
+static void sum_blocks(const WidthRows *rows, const WidthRun *run) {
     for (ptrdiff_t u = 0; u < run->units; u++) {
         const float *src = run->src + u * run->unit_src;
         float *dst = run->dst + u * run->unit_dst;
         for (ptrdiff_t i = 0; i < run->count; i++, src += run->src_step, dst += run->dst_step) {
-            if (meanwhile) ask_on(meanwhile, 1);
-            write_f32((char *)dst, sum_block(src, step, run->pattern), run->lanes);
+            if (rows->meanwhile) ask_on(rows->meanwhile, 1);
+            write_f32((char *)dst, sum_block(src, rows->step, run->pattern), run->lanes);
         }
     }
 }
@@ -174,18 +176,17 @@ INLINE int in_pairs(const int32_t *pattern) {
 }
 
 /* It pays to set up a pattern: its steps, if they are many, only for more than two blocks. */
-static void sum_run(ptrdiff_t step, Asking *meanwhile, const WidthRun *run) {
+static void sum_run(const WidthRows *rows, const WidthRun *run) {
     const int32_t *pattern = run->pattern;
     const int vectors = (pattern[WINDOW] + LANES_F32 - 1) / LANES_F32, parts = pattern[PARTS];
-    const int windows = in_window(pattern);
-    if (!(windows && pattern[MOST] <= 4) && (!(windows || in_pairs(pattern)) || run->count * run->units <= 2))
-        sum_blocks(step, meanwhile, run);
-    else if (!windows) sum_taps_of(step, meanwhile, run);
-    else if (parts == 2 && vectors == 3) sum_windows_of(3, 2, step, meanwhile, run);
-    else if (parts == 2) sum_windows_of(2, 2, step, meanwhile, run);
-    else if (vectors == 3) sum_windows_of(3, 1, step, meanwhile, run);
-    else if (vectors == 2) sum_windows_of(2, 1, step, meanwhile, run);
-    else sum_windows_of(1, 1, step, meanwhile, run);
+    const int windows = in_window(pattern), several = run->count * run->units > 2;
+    if (windows ? pattern[MOST] > 4 && !several : !(in_pairs(pattern) && several)) sum_blocks(rows, run);
+    else if (!windows) sum_taps_of(rows, run);
+    else if (parts == 2 && vectors == 3) sum_windows_of(3, 2, rows, run);
+    else if (parts == 2) sum_windows_of(2, 2, rows, run);
+    else if (vectors == 3) sum_windows_of(3, 1, rows, run);
+    else if (vectors == 2) sum_windows_of(2, 1, rows, run);
+    else sum_windows_of(1, 1, rows, run);
 }
 
 /* After how many blocks patterns come again, as where several channels share a row or the ratio of extents
@@ -208,7 +209,7 @@ INLINE ptrdiff_t sum_run_from(const WidthRows *rows, ptrdiff_t b, ptrdiff_t ever
                     every * LANES_F32, rows->units, rows->src_step, rows->dst_step, LANES_F32};
     if (count == 1)
         run.count = rows->units, run.src_step = rows->src_step, run.dst_step = rows->dst_step, run.units = 1;
-    sum_run(rows->step, rows->meanwhile, &run);
+    sum_run(rows, &run);
     return count;
 }
 
@@ -221,12 +222,12 @@ INLINE void sum_last(const WidthRows *rows, ptrdiff_t b) {
     if (b == 0 && rows->dst_step == rows->n && rows->units > beyond) {
         /* The next unit overwrites the lanes beyond one. */
         run.count = rows->units - beyond;
-        sum_run(rows->step, rows->meanwhile, &run);
+        sum_run(rows, &run);
         run.src += run.count * run.src_step, run.dst += run.count * run.dst_step;
         run.count = beyond;
     }
     run.lanes = (int)left;
-    sum_run(rows->step, rows->meanwhile, &run);
+    sum_run(rows, &run);
 }
 
 /* All positions of all units. */
