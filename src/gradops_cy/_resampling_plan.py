@@ -63,9 +63,9 @@ _TURN_ELEMENTS, _FEW_PLANES = 1 << 13, 4
 # The most rows of the result among which its kinds of rows repeat, for this to be made use of, and
 # the elements that one is summed from: longer ones are better read one after the other.
 _LONGEST_PERIOD, _PERIODIC_ELEMENTS = 16, 1024
-# The long rows that buffers hold. A batch has all of them where patterns, which are set up once for
-# each, are more than so many; else half, which leaves more of a cache to what they read.
-_LONG_ROWS, _FEW_PATTERNS = 8, 16
+# The rows of a batch of long ones, which leave more of a cache to what they read the fewer they
+# are, and of those with more patterns than so many, which are set up once for all of a batch.
+_LONG_ROWS, _LONG_ROWS_OF_MANY, _FEW_PATTERNS = 4, 8, 16
 # Elements loaded and stored by one task, about.
 _TASK_ELEMENTS = 1 << 16
 # Bytes of a cache in which rows stay that several rows of the result touch, and the fewest rows of
@@ -210,11 +210,12 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         # for halves of phases.
         most = _STREAM_GROWTH if width or itemsize == 4 or (phases and phases.spread > 1) else 0
         streams = streams and dst <= most * src
-    stage = 0
+    stage, long_rows = 0, 1
     if width:
         lanes = pixel
-        long_rows = _LONG_ROWS * width.elements // width.group
-        elements = max(width.elements, long_rows, batch_elements(problem))
+        long_rows = _LONG_ROWS_OF_MANY if width.kinds > _FEW_PATTERNS else _LONG_ROWS
+        of_long_rows = long_rows * width.elements // width.group
+        elements = max(width.elements, of_long_rows, batch_elements(problem))
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
         stage = columns if streams else 0
         chunks = len(width.chunks) // _kernels.CHUNK_WORDS
@@ -332,7 +333,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             period=period,
             apart=apart,
             stage_bytes=stage * lanes * dtype.itemsize,
-            long_rows=_LONG_ROWS if width and width.kinds > _FEW_PATTERNS else 1,
+            long_rows=long_rows,
             lanes=lanes,
             columns=columns,
             longest_product=products,
