@@ -20,11 +20,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from gradops_cy import _arrays, _isa, _processor
+from gradops_cy import _arrays, _isa
 from gradops_cy._resampling_axis import AxisTable
 from gradops_cy._resampling_phases import PhaseTable, phase_table
 from gradops_cy._resampling_points import PointTable, point_table
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
+from gradops_cy._resampling_times import Work, pick_cost
 from gradops_cy._resampling_width import WidthTable, chains, width_table
 
 _kernels = _isa.kernels("resampling")
@@ -32,6 +33,9 @@ _kernels = _isa.kernels("resampling")
 # Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
 _FEW_CHANNELS = 8
 _FEW_ROWS = 3
+# Elements of both tensors up to which sixteen rows side by side are a choice where positions lie
+# innermost: from more than caches near the core hold they come slowly.
+_ROWS_ELEMENTS = 1 << 19
 # The kernel of widths takes NXC with fewer channels than this, or than the second where the width
 # does not grow and there is little to sum: nearest, or linear that shrinks by the third. It puts
 # rows side by side up to so many elements loaded or stored, and cuts them into chunks of about so
@@ -41,9 +45,6 @@ _KERNEL_WIDTH_CHANNELS_SPARSE = 32
 _SPARSE = 3
 _GROUP_ELEMENTS = 1024
 CHUNK_ELEMENTS = 4096
-# Elements of the rows that it reduces, or their sums, before others follow. Volumes have few rows
-# that are alike, and more planes of them share what each costs before it begins.
-_BATCH_ELEMENTS, _BATCH_ELEMENTS_OF_VOLUMES = 6144, 24576
 _LONGEST_WIDTH = 1 << 20
 # Channels of a position of the kernel of points, all of which its buffers hold.
 _MOST_CHANNELS = 4096
@@ -52,38 +53,6 @@ _MOST_CHANNELS = 4096
 _PLANE_ELEMENTS = 1 << 17
 _PLANE_GROUPS = 4
 THREAD_ELEMENTS = 1 << 15
-
-# Nanoseconds of the kernels of positions and planes for each thing that they do, as fitted to the
-# times of thousands of drawn problems on Zen 5, with vectors of 64 and of 32 bytes: within a fifth
-# for half of them, and what is chosen takes 1.05 times as long as the best one, on average. Those
-# of widths, which sum rows by batches since then, were fitted on Zen 4, relative to what the others
-# take there, and those of planes again: what is chosen there takes 1.02 times as long.
-_NANOSECONDS = {
-    16: {
-        # A row of the result, its rows of diff_dst of a batch, vectors of these, blocks and picks.
-        "width": (1.5, 2.0, 0.5, 2.2, 0.2),
-        # A row of the result, its blocks, those for each row of diff_dst.
-        "phases": (2.0, 0.75, 0.45),
-        "spread": (2.6, 0.65, 0.3),  # phases where the width shrinks
-        # A row or a plane, a row that reads something, its blocks, those for each row of diff_dst.
-        "points": (1.4, 3.0, 0.3, 1.0),
-        # Sixteen planes, a row of these, a position transposed, and each tap.
-        "planes": (185.0, 26.5, 2.4, 0.7),
-    },
-    8: {
-        "width": (2.0, 2.0, 0.3, 1.5, 0.1),
-        "phases": (2.5, 0.5, 0.4),
-        "spread": (1.0, 1.1, 0.3),
-        "points": (1.6, 7.1, 0.2, 0.8),
-        "planes": (225.0, 29.0, 2.7, 1.1),
-    },
-}
-# What a tap of a block costs that is picked from one to three vectors, or from more in memory.
-_PICKS = {16: (1.0, 1.25, 3.0, 4.0), 8: (1.0, 3.0, 5.0, 8.0)}
-# With vectors of 64 bytes Intel was found to favour rows over planes by so much, and Zen 4 all
-# other kernels over phases where the width shrinks.
-_PLANES_INTEL = 1.3
-_SPREAD_ZEN4 = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +72,6 @@ class KernelChoice:
     def has_tables(self) -> bool:
         """Whether the kernel has tables of the width of its own."""
         return bool(self.width or self.phases or self.points)
-
-
-def batch_elements(problem: ResampleProblem) -> int:
-    """Return the elements of a batch of rows of the kernel of widths."""
-    return _BATCH_ELEMENTS_OF_VOLUMES if problem.src[0] > 1 else _BATCH_ELEMENTS
 
 
 def choose(problem: ResampleProblem, innermost: Innermost, axes: list[AxisTable]) -> KernelChoice:
@@ -135,6 +99,8 @@ class _Candidates:
             lanes, longest = _kernels.WIDTH_LANES, _kernels.COLUMNS_IN_SEQUENCE
             self.chains = chains(axes[2], lanes, longest)
         self.longest = [int(axis.count.max()) for axis in axes]
+        self.elements = problem.batch * problem.channels
+        self.elements *= math.prod(problem.src) + math.prod(problem.dst)
 
     @property
     def has_planes(self) -> bool:
@@ -144,7 +110,7 @@ class _Candidates:
         elements = math.prod(problem.src) + math.prod(problem.dst)
         groups = -(-planes // lanes)
         fits = lanes * elements <= _PLANE_ELEMENTS and groups * lanes <= planes + planes // 2
-        alone = self.permutes and planes * elements < 2 * THREAD_ELEMENTS
+        alone = self.permutes and self.elements < 2 * THREAD_ELEMENTS
         return fits and (alone or groups >= _PLANE_GROUPS)
 
     def by_rules(self) -> Iterator[str]:
@@ -170,42 +136,15 @@ class _Candidates:
         return [*names, "rows" if self.rows >= _FEW_ROWS else "channels"]
 
     def nanoseconds(self) -> dict[str, float]:
-        """Estimate the times of all but rows, whether or not their tables hold the problem."""
-        problem, rows = self.problem, self.rows
-        planes = problem.batch * problem.channels
-        src, dst = math.prod(problem.src), math.prod(problem.dst)
-        extent, columns = problem.src[2], problem.dst[2]
-        products = math.prod(float(axis.count.mean()) for axis in self.axes[:2])
-        read = math.prod(float((axis.count > 0).mean()) for axis in self.axes[:2])
-        taps = float(self.axes[2].count.mean())
-        lanes = _kernels.POINT_LANES
-        of = _NANOSECONDS[max(lanes, 8)]
-        blocks = -(-extent // lanes)
-        times = {}
-
+        """Estimate the times of the kernels, whether or not their tables hold the problem."""
+        work = Work(self.problem, self.axes, self.chains)
+        times = {"phases": work.phases(), "points": work.points()}
         if self.has_planes:
-            groups = -(-planes // _kernels.ROW_LANES)
-            group, row, moved, tap = of["planes"]
-            each = group + row * src / extent + moved * (src + dst) + tap * src * taps
-            times["planes"] = groups * each
-            if lanes == 16 and not _processor.AMD:
-                times["planes"] *= _PLANES_INTEL
+            times["planes"] = work.planes_together()
         if self.permutes:
-            row, product, vector, block, pick = of["width"]
-            blocks_of_row, picks = self.blocks(self.side_by_side)
-            elements = max(extent, columns) * problem.src[0] * problem.src[1]
-            together = max(1, min(planes, batch_elements(problem) // elements))
-            reduced = products * (product / together + vector * -(-columns // lanes))
-            times["width"] = rows * (row + reduced + block * blocks_of_row + pick * picks)
-        kind = "spread" if columns < extent else "phases"
-        row, block, product = of[kind]
-        each = row + blocks * (block * read + product * products * max(1.0, columns / extent))
-        times["phases"] = rows * each
-        if kind == "spread" and _processor.ZEN4:
-            times["phases"] *= _SPREAD_ZEN4
-        plane, row, block, product = of["points"]
-        each = plane + row * read + blocks * (block * read + product * products)
-        times["points"] = planes * plane + rows * each
+            times["width"] = work.width(*self.blocks(self.side_by_side))
+        if self.rows >= _FEW_ROWS and self.elements <= _ROWS_ELEMENTS:
+            times["rows"] = work.rows_together()
         return times
 
     def make(self, name: str) -> KernelChoice | None:
@@ -257,8 +196,7 @@ class _Candidates:
         positions = min(lanes // self.chains, rows * extent)
         reach = -(-positions * columns // extent) + taps * self.pixel * (1 + (rows > 1))
         vectors = -(-min(reach, rows * columns) // lanes)
-        cost = _PICKS[lanes][min(vectors, len(_PICKS[lanes])) - 1]
-        return blocks / rows, blocks / rows * taps * cost
+        return blocks / rows, blocks / rows * taps * pick_cost(vectors)
 
     def width_table(self) -> WidthTable | None:
         """Return the table of a row, or None for one that is too long or reads far apart.

@@ -44,12 +44,15 @@ _WHOLE_ROWS_BYTES = 1 << 19
 
 
 def fetching_of(
-    problem: ResampleProblem, kernel: str, lanes: int, pixel: int, products: int
+    problem: ResampleProblem, kernel: str, lanes: int, pixel: int, products: int, shares: bool
 ) -> dict[str, int]:
     """Choose how diff_dst is read: `ahead`, `rows_ahead` and `in_order` of the kernels.
 
-    A row of the result has up to `products` rows of diff_dst; positions have `pixel` elements.
+    A row of the result has up to `products` rows of diff_dst, which two may share; positions have
+    `pixel` elements.
     """
+    if shares:
+        kernel = "width"  # phases read so too
     itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
     plane_bytes = math.prod(problem.dst) * itemsize
     read = problem.batch * problem.channels * plane_bytes
@@ -61,11 +64,11 @@ def fetching_of(
     in_order = not near and _processor.beyond_cache(read, share)
     if kernel == "planes":
         ahead = plane_bytes * lanes
-    elif kernel == "phases":
-        ahead = 2 * max(1, min(_ROWS_AHEAD, _ROWS_AHEAD_BYTES // next_rows))
-    elif kernel == "width" and problem.src[0] == 1 and products >= _kernels.SHARED_PRODUCTS:
+    elif shares and problem.src[0] == 1 and products > 1:
         near = _processor.ZEN5 and next_rows <= _NEXT_ROWS_NEAR_BYTES
         ahead = up(max(next_rows, _ROWS_AHEAD_BYTES) if in_order else next_rows, 64)
+    elif kernel == "phases":
+        ahead = 2 * max(1, min(_ROWS_AHEAD, _ROWS_AHEAD_BYTES // next_rows))
     elif kernel == "width":
         # From the third-level cache AMD's cores have what they read sooner without being asked.
         ahead = _AHEAD_BYTES[kernel] if in_order or not _processor.AMD else 0

@@ -12,12 +12,8 @@ import numpy as np
 from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
-from gradops_cy._resampling_choice import (
-    CHUNK_ELEMENTS,
-    THREAD_ELEMENTS,
-    batch_elements,
-    choose,
-)
+from gradops_cy._resampling_batches import batch_elements, period, planes_at_once
+from gradops_cy._resampling_choice import CHUNK_ELEMENTS, THREAD_ELEMENTS, KernelChoice, choose
 from gradops_cy._resampling_fetching import fetching_of
 from gradops_cy._resampling_phases import rows_alike
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
@@ -52,17 +48,14 @@ _SLIDING_COLUMN_BYTES = 1 << 12
 _BOX_POSITIONS, _BOX_BYTES = 16, 1 << 15
 # Elements of a strip of the kernel of channels: long ones are what hardware prefetches well.
 _STRIP_ELEMENTS = 1 << 15
-# The scale from which on linear phases take two passes, and read each row once.
+# The scale from which on linear phases take two passes, and read each row once; and the rows of
+# diff_dst of one of the result, and elements of each, from which on widths do so. From the caches
+# of Zen 5 these are faster by batches.
 _SHARED_SCALE = 8
+_SHARED_PRODUCTS, _SHARED_ELEMENTS = 12, 128
 # Elements of a row of diff_dst and of the result up to which one axis is folded with the channels:
 # longer ones are better read one by one.
 _FOLDED_ROW = 2048
-# Elements loaded and stored of the planes that the kernel of phases takes by turns, and the fewest
-# planes.
-_TURN_ELEMENTS, _FEW_PLANES = 1 << 13, 4
-# The most rows of the result among which its kinds of rows repeat, for this to be made use of, and
-# the elements that one is summed from: longer ones are better read one after the other.
-_LONGEST_PERIOD, _PERIODIC_ELEMENTS = 16, 1024
 # The rows of a batch of long ones, which leave more of a cache to what they read the fewer they
 # are, and of those with more patterns than so many, which are set up once for all of a batch.
 _LONG_ROWS, _LONG_ROWS_OF_MANY, _FEW_PATTERNS = 4, 8, 16
@@ -232,23 +225,19 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         columns = up(min(columns, max(problem.src[2], problem.dst[2])), 16)
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
     products = longest[0] * longest[1]
-    # Two rows of the result touch each row of many, which is read once for both.
-    shares = phases is not None and phases.scale >= _SHARED_SCALE
-    shares = shares and problem.mode == "linear"
-    fetching = fetching_of(problem, "width" if shares else kernel, lanes, pixel, products)
+    shares = _shares(problem, choice, pixel, products)
+    fetching = fetching_of(problem, kernel, lanes, pixel, products, shares)
 
     # The tasks: whole blocks, about equal in what they load and store.
     rows = planes // pixel * problem.src[0] * problem.src[1]
-    rows_in_cache, task_columns, planes_at_once = 1, problem.src[2], 1
-    if phases and chunks == 1:
-        planes_at_once = min(problem.channels, _TURN_ELEMENTS // (src + dst))
-        planes_at_once = planes_at_once if planes_at_once >= _FEW_PLANES else 1
+    rows_in_cache, task_columns = 1, problem.src[2]
+    by_turns = planes_at_once(problem) if phases and chunks == 1 else 1
     if kernel == "planes":
         task_rows = lanes * max(1, _TASK_ELEMENTS // (lanes * (src + dst)))
         tasks = -(-planes // task_rows)
-    elif planes_at_once > 1:
-        task_rows = planes_at_once
-        tasks = problem.batch * -(-problem.channels // planes_at_once)
+    elif by_turns > 1:
+        task_rows = by_turns
+        tasks = problem.batch * -(-problem.channels // by_turns)
     elif width:
         # Whole planes, where these are small.
         row_elements = problem.src[2] * (1 + dst / src) * pixel / chunks
@@ -282,12 +271,9 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         task_rows = _kernels.ROW_LANES * max(1, int(_TASK_ELEMENTS / row_elements))
         tasks = -(-rows // task_rows) * -(-problem.src[2] // task_columns)
 
-    # Kinds of rows: one, or as many as the heights' ratio has in its terms.
-    period, apart = 1, problem.dst[1] // problem.src[1]
-    terms = problem.src[1] // math.gcd(problem.src[1], problem.dst[1])
-    short = problem.dst[2] * pixel * longest[0] * longest[1] <= _PERIODIC_ELEMENTS
-    if width and short and terms <= _LONGEST_PERIOD:
-        period, apart = terms, problem.dst[1] * terms // problem.src[1]
+    # Of the kernel of widths, rows of the same kind are reduced together.
+    kinds = period(problem, pixel, products) if width else 1
+    apart = problem.dst[1] * kinds // problem.src[1]
     repeats = kernel in ("channels", "points") and problem.dst[1] < problem.src[1]
     whole = (dst, src) if kernel == "planes" else (stage, 0)
     none = np.empty(0, np.intp)
@@ -299,7 +285,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         "blocks": width.blocks if width else none,
         "patterns": width.patterns if width else words,
         "phases": phases.weights if phases else none.astype(np.float32),
-        "alike": rows_alike(axes[1], apart, period) if phases or width or repeats else none,
+        "alike": rows_alike(axes[1], apart, kinds) if phases or width or repeats else none,
     }
     workspace_bytes = _kernels.workspace_bytes(
         dtype.itemsize, lanes, columns, products, longest[2], *whole
@@ -310,7 +296,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         lanes=lanes,
         columns=columns,
         task_rows=task_rows,
-        task_unit="planes" if kernel == "planes" or planes_at_once > 1 else "rows",
+        task_unit="planes" if kernel == "planes" or by_turns > 1 else "rows",
         tasks=tasks,
         max_threads=max(1, min(tasks, planes * (src + dst) // THREAD_ELEMENTS)),
         workspace_bytes=workspace_bytes,
@@ -329,8 +315,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             scale=phases.scale if phases else 1,
             spread=phases.spread if phases else 1,
             taps=phases.taps if phases else 1,
-            planes_at_once=planes_at_once,
-            period=period,
+            planes_at_once=by_turns,
+            period=kinds,
             apart=apart,
             stage_bytes=stage * lanes * dtype.itemsize,
             long_rows=long_rows,
@@ -380,6 +366,18 @@ def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     if apart and _processor.beyond_cache(problem.batch * math.prod(problem.dst) * position):
         return False
     return few and plain and problem.load_dtype == problem.store_dtype
+
+
+def _shares(problem: ResampleProblem, choice: KernelChoice, pixel: int, products: int) -> bool:
+    """Return whether each row of diff_dst is read once for two of the result that it touches."""
+    if choice.phases:
+        return choice.phases.scale >= _SHARED_SCALE and problem.mode == "linear"
+    many = products >= _SHARED_PRODUCTS and problem.dst[2] * pixel >= _SHARED_ELEMENTS
+    if not (choice.width and many and problem.src[0] == 1):
+        return False
+    itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
+    read = problem.batch * problem.channels * math.prod(problem.dst) * itemsize
+    return not _processor.ZEN5 or _processor.beyond_cache(read)
 
 
 def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> bool:

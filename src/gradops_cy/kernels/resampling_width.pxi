@@ -30,7 +30,6 @@ cdef extern from "resampling_windows.h" nogil:
 cpdef enum:
     # A chunk of a row: its blocks, its positions, and the columns of diff_dst that it reads.
     CHUNK_BLOCK, CHUNK_FIRST, CHUNK_LAST, CHUNK_START, CHUNK_END, CHUNK_WORDS
-    SHARED_PRODUCTS = 12  # rows of diff_dst of one of the result, from which on it pays to share them
 
 
 # Results that follow each other in memory, gathered to be streamed in whole lines, and as often again
@@ -115,8 +114,7 @@ cdef Width width_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
     width.plane = job.depth.extent * job.height.extent
     width.grads_plane = job.grads.strides[axis]
     width.reduces = shares_rows(job, job.pixel) and job.longest_product <= REDUCED_ROWS
-    width.shares = (width.reduces and job.depth.extent == 1
-                    and job.longest_product >= SHARED_PRODUCTS)
+    width.shares = job.shares and width.reduces
     width.joined = rows_follow(job, width.n * job.store_size)
     width.most = max(<Py_ssize_t> 1, capacity // max(width.n, width.columns))
     if width.most >= 2 * width.plane and width.reduces:
