@@ -60,6 +60,12 @@ def fetching_of(
         return {"ahead": 0, "rows_ahead": 0, "in_order": False}
     next_rows = max(1, problem.dst[1] // problem.src[1]) * problem.dst[2] * pixel * itemsize
     near = kernel in _NEAR
+    if kernel == "channels" and _processor.ZEN5:
+        # Beyond the end of a short row lies the next one, which is there already: from memory,
+        # whole rows are asked for instead, unless there are few for each row of the result.
+        short = problem.dst[2] * problem.channels * itemsize < _NEAR_BYTES
+        grows = math.prod(problem.dst) > math.prod(problem.src)
+        near = not (short and grows and _processor.beyond_cache(read, _IN_ORDER_CHANNELS))
     share = _IN_ORDER_CHANNELS if kernel == "channels" else _IN_ORDER
     in_order = not near and _processor.beyond_cache(read, share)
     if kernel == "planes":
