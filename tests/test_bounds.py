@@ -51,10 +51,21 @@ GROUPS = [
     for data_format in ("NXC", "NCX")
     for dtype in ("f32", "bf16")
 ]
+# Rows of which every so many elements are read.
+SORTED = [
+    replace(
+        layer("20-18-1-1-1-0", transposed=True, dst=(1, width), data_format="NCX", dtype=dtype),
+        kernel=(1, stride + 1),
+        strides=(1, stride),
+    )
+    for width in (50, 97, 133)
+    for stride in (2, 3, 4, 5, 6, 8)
+    for dtype in ("f32", "f16", "bf16", "f64")
+]
 
 
 def convolutions():
-    cases = [conv_case(seed) for seed in range(300)] + list(LAYERS.values()) + GROUPS
+    cases = [conv_case(seed) for seed in range(300)] + list(LAYERS.values()) + GROUPS + SORTED
     _arrays.aligned_bytes = guarded_scratch
     _convolution_plan.KEPT_BYTES = 0  # longer than asked for, it would hide a step too far
     for number, case in enumerate(cases):

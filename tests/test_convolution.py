@@ -138,6 +138,16 @@ def test_rows_of_few_positions_take_turns(kernel, stride, view, data_format, dty
 
 
 @every_dtype
+@pytest.mark.parametrize("stride", range(2, 10))
+@pytest.mark.parametrize("width", [10, 16, 17, 33, 47, 48, 80, 161])
+def test_rows_are_sorted_by_strides(width, stride, dtype):
+    """Channels first, transposed: every second, third, ... element of rows of diff_dst."""
+    case = layer("20-18-2-1-1-0", transposed=True, dst=(2, width))
+    shape = {"kernel": (1, stride + 1), "strides": (1, stride), "pads_begin": (0, stride // 2)}
+    in_format(replace(case, **shape), "NCX", dtype).check()
+
+
+@every_dtype
 @pytest.mark.parametrize("taps", range(1, 11))
 def test_every_number_of_taps_side_by_side(taps, dtype):
     """Weights of channels first have the taps of sixteen channels in a row."""

@@ -1,4 +1,4 @@
-/* Every second, fourth or eighth element of a row, as the residues of a stride are. */
+/* Every second element of a row, or third, and so on, as the residues of a stride are. */
 #ifndef GRADOPS_EVERY_H
 #define GRADOPS_EVERY_H
 
@@ -15,6 +15,51 @@ INLINE vec_f32 load_left(const char *p, ptrdiff_t left) {
     return *(const vec_f32 *)p;
 }
 
+#if HAVE_MASKS
+/* Lanes of LANES whose element lies in vector k, of `elements` for each of the vector's. */
+INLINE int lanes_from(const int lanes, const int step, const int elements, const int k) {
+    int mask = 0;
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; i++) mask |= (i * step / elements / lanes == k) << i;
+    return mask;
+}
+
+/* Steps that are no power of two: lanes are picked from each vector that holds some. */
+INLINE vec_f32 every_other_f32(const int step, const char *p, ptrdiff_t left) {
+    const indices_f32 place = (indices_f32){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * step;
+    __m512 v = _mm512_setzero_ps();
+#pragma GCC unroll 8
+    for (int k = 0; k < step; k++)
+        v = _mm512_mask_permutexvar_ps(v, (__mmask16)lanes_from(16, step, 1, k), (__m512i)place,
+                                       (__m512)load_left(p + k * VECTOR_BYTES, left - k * VECTOR_BYTES));
+    return (vec_f32)v;
+}
+INLINE vec_f64 every_other_f64(const int step, const char *p, ptrdiff_t left) {
+    const indices_f64 place = (indices_f64){0, 1, 2, 3, 4, 5, 6, 7} * step;
+    __m512d v = _mm512_setzero_pd();
+#pragma GCC unroll 8
+    for (int k = 0; k < step; k++)
+        v = _mm512_mask_permutexvar_pd(v, (__mmask8)lanes_from(8, step, 1, k), (__m512i)place,
+                                       (__m512d)load_left(p + k * VECTOR_BYTES, left - k * VECTOR_BYTES));
+    return (vec_f64)v;
+}
+/* 16-bit elements in the low halves of words, for an odd step. */
+INLINE vec_f32 every_odd_half(const int step, const char *p, ptrdiff_t left) {
+    const indices_f32 place = (indices_f32){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * step >> 1;
+    __m512i v = _mm512_setzero_si512();
+    left = MIN(left, LANES_F32 * 2 * step);
+#pragma GCC unroll 4
+    for (int k = 0; k < (step + 1) / 2; k++)
+        v = _mm512_mask_permutexvar_epi32(v, (__mmask16)lanes_from(16, step, 2, k), (__m512i)place,
+                                          (__m512i)load_left(p + k * VECTOR_BYTES, left - k * VECTOR_BYTES));
+    return (vec_f32)_mm512_mask_srli_epi32(v, 0xaaaa, v, 16);
+}
+#else
+#define every_other_f32(step, p, left) ((vec_f32){0})
+#define every_other_f64(step, p, left) ((vec_f64){0})
+#define every_odd_half(step, p, left) ((vec_f32){0})
+#endif
+
 #define DEFINE_EVERY(suffix, vec)                                                                  \
     INLINE vec evens_##suffix(vec a, vec b) {                                                      \
         return __builtin_shufflevector(a, b, LANES_OF_##suffix(EVENS));                            \
@@ -26,7 +71,8 @@ INLINE vec_f32 load_left(const char *p, ptrdiff_t left) {
     INLINE vec every_##suffix(const int step, const char *p, ptrdiff_t left) {                     \
         if (step == 1) return every_1_##suffix(p, left);                                           \
         if (step == 2) return every_2_##suffix(p, left);                                           \
-        return step == 4 ? every_4_##suffix(p, left) : every_8_##suffix(p, left);                  \
+        if (step == 4) return every_4_##suffix(p, left);                                           \
+        return step == 8 ? every_8_##suffix(p, left) : every_other_##suffix(step, p, left);        \
     }
 #define DEFINE_EVERY_SECOND(suffix, vec, step, half)                                               \
     INLINE vec every_##step##_##suffix(const char *p, ptrdiff_t left) {                            \
@@ -48,13 +94,26 @@ DEFINE_EVERY(f64, vec_f64)
         return n;                                                                                  \
     }
 /* Two 16-bit elements are a word. */
-#define EVERY_BF16(step, p, left) ((vec_f32)((indices_f32)every_f32((step) / 2, p, left) << 16))
-#define EVERY_F16(step, p, left) widen_f16((indices_f32)every_f32((step) / 2, p, left))
-#define EVERY_RAW16(step, p, left) every_f32((step) / 2, p, left)
+INLINE vec_f32 every_half(const int step, const char *p, ptrdiff_t left) {
+    return step % 2 ? every_odd_half(step, p, left) : every_f32(step / 2, p, left);
+}
+#define EVERY_BF16(step, p, left) ((vec_f32)((indices_f32)every_half(step, p, left) << 16))
+#define EVERY_F16(step, p, left) widen_f16((indices_f32)every_half(step, p, left))
 DEFINE_LOAD_EVERY(f32, float, LANES_F32, 4, every_f32, store_first_f32)
 DEFINE_LOAD_EVERY(f64, double, LANES_F64, 8, every_f64, store_first_f64)
 DEFINE_LOAD_EVERY(bf16, float, LANES_F32, 2, EVERY_BF16, store_first_f32)
 DEFINE_LOAD_EVERY(f16, float, LANES_F32, 2, EVERY_F16, store_first_f32)
-DEFINE_LOAD_EVERY(raw16, uint16_t, LANES_F32, 2, EVERY_RAW16, store_first_u16)
+DEFINE_LOAD_EVERY(raw16, uint16_t, LANES_F32, 2, every_half, store_first_u16)
+
+/* The same for any step; returns how many were loaded, none if there is no way for it. */
+#define LOAD_EVERY(suffix, step, src, n, dst)                                                      \
+    ((step) == 2   ? load_every_##suffix(2, src, n, dst)                                           \
+     : (step) == 4 ? load_every_##suffix(4, src, n, dst)                                           \
+     : (step) == 8 ? load_every_##suffix(8, src, n, dst)                                           \
+     : !HAVE_MASKS ? 0                                                                             \
+     : (step) == 3 ? load_every_##suffix(3, src, n, dst)                                           \
+     : (step) == 5 ? load_every_##suffix(5, src, n, dst)                                           \
+     : (step) == 6 ? load_every_##suffix(6, src, n, dst)                                           \
+                   : 0)
 
 #endif

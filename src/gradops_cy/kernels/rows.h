@@ -19,9 +19,7 @@
                 store_first_##to(dst + j, read_##suffix(src + j * size, (int)(n - j)), n - j);     \
             return;                                                                                \
         }                                                                                          \
-        if (stride == 2 * size) j = load_every_##suffix(2, src, n, dst);                           \
-        else if (stride == 4 * size) j = load_every_##suffix(4, src, n, dst);                      \
-        else if (stride == 8 * size) j = load_every_##suffix(8, src, n, dst);                      \
+        if (stride % size == 0) j = LOAD_EVERY(suffix, stride / size, src, n, dst);                \
         for (; j < n; j++) dst[j] = from(src + j * stride);                                        \
     }                                                                                              \
     INLINE void store_row_##suffix(const real *src, ptrdiff_t src_stride, char *dst,               \
@@ -154,9 +152,7 @@ INLINE void load_row_raw16(const char *src, ptrdiff_t stride, ptrdiff_t n, uint1
         if (j < n) memcpy(dst + j, src + 2 * j, 2 * (size_t)(n - j));
         return;
     }
-    if (stride == 4) j = load_every_raw16(2, src, n, dst);
-    else if (stride == 8) j = load_every_raw16(4, src, n, dst);
-    else if (stride == 16) j = load_every_raw16(8, src, n, dst);
+    if (stride % 2 == 0) j = LOAD_EVERY(raw16, stride / 2, src, n, dst);
     for (; j < n; j++) dst[j] = *(const uint16_t *)(src + j * stride);
 }
 
