@@ -138,6 +138,22 @@ def test_rows_of_few_positions_take_turns(kernel, stride, view, data_format, dty
 
 
 @every_dtype
+@every_format
+@pytest.mark.parametrize("order", ["fortran order", "last axis second", "second axis last"])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dst", [(9, 1), (9, 1, 1), (4, 9, 1), (5, 1, 4), (1, 9, 1), (1, 1)])
+@pytest.mark.parametrize(("groups", "inputs"), [(1, 16), (2, 1), (3, 20)])
+def test_axes_of_one_position(groups, inputs, dst, transposed, order, data_format, dtype):
+    """NumPy chooses their strides anew when it hands out an array that is dense in some order."""
+    ones, zeros = (1,) * len(dst), (0,) * len(dst)
+    case = layer(f"{inputs}-{inputs}-1-1-1-0", transposed=transposed, dst=dst, groups=groups)
+    case = replace(case, kernel=ones, strides=ones, dilations=ones, pads_begin=zeros)
+    case = in_format(replace(case, pads_end=zeros), data_format, dtype)
+    for view, out_view in (("contiguous", order), (order, "contiguous"), (order, order)):
+        case.check(view=view, out_view=out_view)
+
+
+@every_dtype
 @pytest.mark.parametrize("stride", range(2, 10))
 @pytest.mark.parametrize("width", [10, 16, 17, 33, 47, 48, 80, 161])
 def test_rows_are_sorted_by_strides(width, stride, dtype):

@@ -55,7 +55,7 @@ def fetching_of(
         kernel = "width"  # phases read so too
     itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
     plane_bytes = math.prod(problem.dst) * itemsize
-    read = problem.batch * problem.channels * plane_bytes
+    read = problem.bytes_read
     if read < _FETCH_BYTES:
         return {"ahead": 0, "rows_ahead": 0, "in_order": False}
     next_rows = max(1, problem.dst[1] // problem.src[1]) * problem.dst[2] * pixel * itemsize

@@ -363,7 +363,7 @@ def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     position = problem.channels * _arrays.DTYPES[problem.load_dtype].itemsize
     positions = depth * height * width
     apart = positions >= _BOX_POSITIONS and positions * position >= _BOX_BYTES
-    if apart and _processor.beyond_cache(problem.batch * math.prod(problem.dst) * position):
+    if apart and _processor.beyond_cache(problem.bytes_read):
         return False
     return few and plain and problem.load_dtype == problem.store_dtype
 
@@ -375,9 +375,7 @@ def _shares(problem: ResampleProblem, choice: KernelChoice, pixel: int, products
     many = products >= _SHARED_PRODUCTS and problem.dst[2] * pixel >= _SHARED_ELEMENTS
     if not (choice.width and many and problem.src[0] == 1):
         return False
-    itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
-    read = problem.batch * problem.channels * math.prod(problem.dst) * itemsize
-    return not _processor.ZEN5 or _processor.beyond_cache(read)
+    return not _processor.ZEN5 or _processor.beyond_cache(problem.bytes_read)
 
 
 def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> bool:

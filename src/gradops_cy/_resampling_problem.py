@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,6 +40,12 @@ class ResampleProblem:
     def computes_f64(self) -> bool:
         """Whether sums are held in float64 rather than float32."""
         return _arrays.DTYPE_NAMES[self.load_dtype] == "f64"
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of diff_dst."""
+        itemsize = _arrays.DTYPES[self.load_dtype].itemsize
+        return self.batch * self.channels * math.prod(self.dst) * itemsize
 
     def __str__(self) -> str:
         """Return benchdnn's problem string, the mode and the coordinates."""

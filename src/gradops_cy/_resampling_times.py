@@ -63,7 +63,7 @@ class Work:
 
     def __init__(self, problem: ResampleProblem, axes: list[AxisTable], chains: int) -> None:
         self.problem, self.chains = problem, chains
-        self.lanes = max(_kernels.POINT_LANES, 1)
+        self.lanes = _kernels.POINT_LANES
         self.planes: int = problem.batch * problem.channels
         self.rows = self.planes * problem.src[0] * problem.src[1]
         self.longest = [int(axis.count.max()) for axis in axes]

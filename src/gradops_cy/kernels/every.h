@@ -16,7 +16,8 @@ INLINE vec_f32 load_left(const char *p, ptrdiff_t left) {
 }
 
 #if HAVE_MASKS
-/* Lanes of LANES whose element lies in vector k, of `elements` for each of the vector's. */
+/* A mask of the lanes that vector k holds, of which lane i is element i * step: of a vector's lanes, each is
+ * so many elements. */
 INLINE int lanes_from(const int lanes, const int step, const int elements, const int k) {
     int mask = 0;
 #pragma GCC unroll 16
@@ -25,33 +26,28 @@ INLINE int lanes_from(const int lanes, const int step, const int elements, const
 }
 
 /* Steps that are no power of two: lanes are picked from each vector that holds some. */
-INLINE vec_f32 every_other_f32(const int step, const char *p, ptrdiff_t left) {
-    const indices_f32 place = (indices_f32){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * step;
-    __m512 v = _mm512_setzero_ps();
-#pragma GCC unroll 8
-    for (int k = 0; k < step; k++)
-        v = _mm512_mask_permutexvar_ps(v, (__mmask16)lanes_from(16, step, 1, k), (__m512i)place,
-                                       (__m512)load_left(p + k * VECTOR_BYTES, left - k * VECTOR_BYTES));
-    return (vec_f32)v;
-}
-INLINE vec_f64 every_other_f64(const int step, const char *p, ptrdiff_t left) {
-    const indices_f64 place = (indices_f64){0, 1, 2, 3, 4, 5, 6, 7} * step;
-    __m512d v = _mm512_setzero_pd();
-#pragma GCC unroll 8
-    for (int k = 0; k < step; k++)
-        v = _mm512_mask_permutexvar_pd(v, (__mmask8)lanes_from(8, step, 1, k), (__m512i)place,
-                                       (__m512d)load_left(p + k * VECTOR_BYTES, left - k * VECTOR_BYTES));
-    return (vec_f64)v;
-}
+#define DEFINE_EVERY_OTHER(suffix, vec, lanes, permute, ...)                                       \
+    INLINE vec every_other_##suffix(const int step, const char *p, ptrdiff_t left) {               \
+        const __m512i place = (__m512i)((indices_##suffix){__VA_ARGS__} * step);                   \
+        vec v = {0};                                                                               \
+        _Pragma("GCC unroll 8") for (int k = 0; k < step; k++, left -= VECTOR_BYTES)               \
+            v = (vec)permute((__m512i)v, lanes_from(lanes, step, 1, k), place,                     \
+                             (__m512i)load_left(p + k * VECTOR_BYTES, left));                      \
+        return v;                                                                                  \
+    }
+DEFINE_EVERY_OTHER(f32, vec_f32, 16, _mm512_mask_permutexvar_epi32, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+                   12, 13, 14, 15)
+DEFINE_EVERY_OTHER(f64, vec_f64, 8, _mm512_mask_permutexvar_epi64, 0, 1, 2, 3, 4, 5, 6, 7)
+
 /* 16-bit elements in the low halves of words, for an odd step. */
 INLINE vec_f32 every_odd_half(const int step, const char *p, ptrdiff_t left) {
     const indices_f32 place = (indices_f32){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * step >> 1;
     __m512i v = _mm512_setzero_si512();
     left = MIN(left, LANES_F32 * 2 * step);
 #pragma GCC unroll 4
-    for (int k = 0; k < (step + 1) / 2; k++)
-        v = _mm512_mask_permutexvar_epi32(v, (__mmask16)lanes_from(16, step, 2, k), (__m512i)place,
-                                          (__m512i)load_left(p + k * VECTOR_BYTES, left - k * VECTOR_BYTES));
+    for (int k = 0; k < (step + 1) / 2; k++, left -= VECTOR_BYTES)
+        v = _mm512_mask_permutexvar_epi32(v, lanes_from(16, step, 2, k), (__m512i)place,
+                                          (__m512i)load_left(p + k * VECTOR_BYTES, left));
     return (vec_f32)_mm512_mask_srli_epi32(v, 0xaaaa, v, 16);
 }
 #else
