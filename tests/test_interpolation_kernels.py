@@ -10,6 +10,7 @@ from gradops_cy import (
     _interpolation_call,
     _processor,
     _resampling_fetching,
+    _resampling_plan,
     interpolate_backward,
 )
 from tests import forced
@@ -161,6 +162,7 @@ def test_batches(monkeypatch, src, dst, channels, spread, data_format, dtype):
         monkeypatch.setattr(_processor, "past_the_caches", lambda *_, past=streams: past)
         monkeypatch.setattr(_processor, "beyond_cache", lambda *_, past=streams: past)
         monkeypatch.setattr(_resampling_fetching, "_FETCH_BYTES", fetch)
+        monkeypatch.setattr(_resampling_plan, "_SHARED_BYTES", fetch)
         forced.resampling_kernel(monkeypatch, name)
         room = np.full((*shape[:-1], shape[-1] + 5), 7, DTYPES[dtype])
         out = room[..., : shape[-1]] if spread else np.empty(shape, DTYPES[dtype])

@@ -49,10 +49,10 @@ _BOX_POSITIONS, _BOX_BYTES = 16, 1 << 15
 # Elements of a strip of the kernel of channels: long ones are what hardware prefetches well.
 _STRIP_ELEMENTS = 1 << 15
 # The scale from which on linear phases take two passes, and read each row once; and the rows of
-# diff_dst of one of the result, and elements of each, from which on widths do so. From the caches
-# of Zen 5 these are faster by batches.
+# diff_dst of one of the result, and elements of each, from which on widths do so. On Zen 5 cubic
+# ones are faster by batches, and what fewer bytes than these hold.
 _SHARED_SCALE = 8
-_SHARED_PRODUCTS, _SHARED_ELEMENTS = 12, 128
+_SHARED_PRODUCTS, _SHARED_ELEMENTS, _SHARED_BYTES = 12, 128, 1 << 21
 # Elements of a row of diff_dst and of the result up to which one axis is folded with the channels:
 # longer ones are better read one by one.
 _FOLDED_ROW = 2048
@@ -375,7 +375,8 @@ def _shares(problem: ResampleProblem, choice: KernelChoice, pixel: int, products
     many = products >= _SHARED_PRODUCTS and problem.dst[2] * pixel >= _SHARED_ELEMENTS
     if not (choice.width and many and problem.src[0] == 1):
         return False
-    return not _processor.ZEN5 or _processor.beyond_cache(problem.bytes_read)
+    many_bytes = problem.mode == "linear" and problem.bytes_read >= _SHARED_BYTES
+    return many_bytes or not _processor.ZEN5
 
 
 def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> bool:
