@@ -91,25 +91,24 @@ class _Candidates:
         self.problem, self.axes = problem, axes
         # Channels belong to the positions of a row, or have rows of their own.
         self.pixel = problem.channels if innermost == "channels" else 1
-        planes = problem.batch * problem.channels // self.pixel
-        self.rows = planes * problem.src[0] * problem.src[1]
+        self.planes = problem.batch * problem.channels
+        self.rows = self.planes // self.pixel * problem.src[0] * problem.src[1]
         self.permutes = _kernels.WIDTH_LANES > 0 and not problem.computes_f64
         self.chains = 1
         if self.permutes:
             lanes, longest = _kernels.WIDTH_LANES, _kernels.COLUMNS_IN_SEQUENCE
             self.chains = chains(axes[2], lanes, longest)
         self.longest = [int(axis.count.max()) for axis in axes]
-        self.elements = problem.batch * problem.channels
-        self.elements *= math.prod(problem.src) + math.prod(problem.dst)
+        self.plane_elements = math.prod(problem.src) + math.prod(problem.dst)
+        self.elements = self.planes * self.plane_elements
 
     @property
     def has_planes(self) -> bool:
         """Whether planes fit a cache, fill vectors, and leave every thread some."""
-        problem, lanes = self.problem, _kernels.ROW_LANES
-        planes = problem.batch * problem.channels
-        elements = math.prod(problem.src) + math.prod(problem.dst)
+        planes, lanes = self.planes, _kernels.ROW_LANES
         groups = -(-planes // lanes)
-        fits = lanes * elements <= _PLANE_ELEMENTS and groups * lanes <= planes + planes // 2
+        fits = lanes * self.plane_elements <= _PLANE_ELEMENTS
+        fits = fits and groups * lanes <= planes + planes // 2
         alone = self.permutes and self.elements < 2 * THREAD_ELEMENTS
         return fits and (alone or groups >= _PLANE_GROUPS)
 
@@ -137,7 +136,7 @@ class _Candidates:
 
     def nanoseconds(self) -> dict[str, float]:
         """Estimate the times of the kernels, whether or not their tables hold the problem."""
-        work = Work(self.problem, self.axes, self.chains)
+        work = Work(self.problem, self.axes, self.longest, self.chains)
         times = {"phases": work.phases(), "points": work.points()}
         if self.has_planes:
             times["planes"] = work.planes_together()

@@ -61,12 +61,13 @@ def pick_cost(vectors: int) -> float:
 class Work:
     """What a problem with these tables of its axes consists of, counted once for all kernels."""
 
-    def __init__(self, problem: ResampleProblem, axes: list[AxisTable], chains: int) -> None:
-        self.problem, self.chains = problem, chains
+    def __init__(
+        self, problem: ResampleProblem, axes: list[AxisTable], longest: list[int], chains: int
+    ) -> None:
+        self.problem, self.longest, self.chains = problem, longest, chains
         self.lanes = _kernels.POINT_LANES
         self.planes: int = problem.batch * problem.channels
         self.rows = self.planes * problem.src[0] * problem.src[1]
-        self.longest = [int(axis.count.max()) for axis in axes]
         # Of a row of the result, on average.
         self.products = math.prod(float(axis.count.mean()) for axis in axes[:2])
         self.read = math.prod(float((axis.count > 0).mean()) for axis in axes[:2])
