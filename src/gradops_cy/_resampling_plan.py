@@ -225,8 +225,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         columns = up(min(columns, max(problem.src[2], problem.dst[2])), 16)
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
     products = longest[0] * longest[1]
-    shares = _shares(problem, choice, pixel, products)
-    fetching = fetching_of(problem, kernel, lanes, pixel, products, shares)
+    shares = _shares(problem, choice, axes)
+    fetching = fetching_of(problem, kernel, lanes, pixel, products, shares and kernel == "phases")
 
     # The tasks: whole blocks, about equal in what they load and store.
     rows = planes // pixel * problem.src[0] * problem.src[1]
@@ -368,15 +368,12 @@ def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     return few and plain and problem.load_dtype == problem.store_dtype
 
 
-def _shares(problem: ResampleProblem, choice: KernelChoice, pixel: int, products: int) -> bool:
+def _shares(problem: ResampleProblem, choice: KernelChoice, axes: list[AxisTable]) -> bool:
     """Return whether each row of diff_dst is read once for two of the result that it touches."""
     if choice.phases:
         return choice.phases.scale >= _SHARED_SCALE and problem.mode == "linear"
-    many = products >= _SHARED_PRODUCTS and problem.dst[2] * pixel >= _SHARED_ELEMENTS
-    if not (choice.width and many and problem.src[0] == 1):
-        return False
-    many_bytes = problem.mode == "linear" and problem.bytes_read >= _SHARED_BYTES
-    return many_bytes or not _processor.ZEN5
+    start, end = axes[1].start, axes[1].start + axes[1].count
+    return bool(choice.width) and bool(np.all(end[:-2] <= start[2:]) and np.any(end[:-1] > start[1:]))
 
 
 def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> bool:

@@ -17,6 +17,20 @@ cdef extern from "resampling_reduce.h" nogil:
                      Py_ssize_t rows, Py_ssize_t n, Py_ssize_t count, Py_ssize_t row_step,
                      Asking *meanwhile, float *dst, Py_ssize_t dst_step) noexcept
 
+cdef extern from "resampling_reduce_shared.h" nogil:
+    ctypedef struct SharedRows:
+        const char *src
+        Py_ssize_t step, depth_step, plane_step
+        Py_ssize_t depths, planes, h0, h1, n
+        const float *depth_weight
+        const float *weight
+        const Py_ssize_t *start
+        const Py_ssize_t *first
+        float *dst
+        Py_ssize_t dst_step, dst_plane
+        Asking *meanwhile
+    void reduce_shared(int dtype, bint whole, const SharedRows *rows) noexcept
+
 cdef extern from "resampling_windows.h" nogil:
     ctypedef struct WidthRows:
         const float *src
@@ -122,7 +136,7 @@ cdef Width width_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
         return width
     # Fewer rows, which take longer each, leave more of the first-level cache to what they read.
     most = max(width.most // 2, min(width.most, job.long_rows))
-    width.most = min(job.group, most) if width.shares else most
+    width.most = most
     if width.most > job.group:
         width.most -= width.most % job.group
     return width
@@ -182,6 +196,31 @@ cdef void reduce_alike(const Job *job, const Width *width, const Row *row, Py_ss
                 asking, <float *> dst, dst_step // job.size)
 
 
+cdef void reduce_planes(const Job *job, const Width *width, const Cursor *at, Py_ssize_t rows,
+                        Py_ssize_t planes, Asking *asking, char *dst) noexcept nogil:
+    # So many rows of a plane from that of the cursor on, which share rows of diff_dst, and the same
+    # rows of some planes.
+    cdef Py_ssize_t last = at.h + rows - 1
+    cdef SharedRows shared
+    cdef const char *end
+    shared.src = (place(&job.grads, at.n, at.c, job.depth.start[at.d], 0)
+                  + width.y0 * job.grads.strides[4])
+    shared.step, shared.depth_step = job.grads.strides[3], job.grads.strides[2]
+    shared.plane_step, shared.planes = width.grads_plane, planes
+    shared.depths = run_of(&job.depth, at.d)
+    shared.depth_weight = <const float *> job.weights + job.depth.first[at.d]
+    shared.weight = <const float *> job.weights
+    shared.start, shared.first = job.height.start, job.height.first
+    shared.h0, shared.h1, shared.n = at.h, at.h + rows, width.columns
+    shared.dst, shared.meanwhile = <float *> dst, asking
+    shared.dst_step, shared.dst_plane = width.columns, width.plane * width.columns
+    end = (shared.src + (job.height.start[last] + run_of(&job.height, last) - 1) * shared.step
+           + (shared.depths - 1) * shared.depth_step + (planes - 1) * shared.plane_step
+           + (width.columns + 2 * ROW_LANES) * job.load_size)
+    reduce_shared(job.load_dtype, min(shared.step, min(shared.depth_step, shared.plane_step)) >= 0
+                  and end <= job.grads_end, &shared)
+
+
 cdef void load_rows(const Job *job, const Workspace *space, const Width *width, Cursor at,
                     Py_ssize_t rows, Asking *asking, char *loaded) noexcept nogil:
     # Rows from that of the cursor on.
@@ -194,7 +233,9 @@ cdef void load_rows(const Job *job, const Workspace *space, const Width *width, 
         return
     while rows > 0:
         part = min(rows, job.height.extent - at.h)
-        for first in range(min(part, period)):
+        if width.shares:
+            reduce_planes(job, width, &at, part, 1, asking, loaded)
+        for first in range(0 if width.shares else min(part, period)):
             i = first
             while i < part:
                 row = result_row(job, at.n, at.c, at.d, at.h + i)
@@ -212,31 +253,15 @@ cdef void load_planes(const Job *job, const Workspace *space, const Width *width
     # Whole planes from that of the cursor on, more than there are rows alike: the same row of all.
     cdef Py_ssize_t pitch = width.columns * job.size, i
     cdef Row row
+    if width.shares:
+        for at.d in range(job.depth.extent):
+            reduce_planes(job, width, &at, job.height.extent, planes, asking,
+                          space.loaded + at.d * job.height.extent * pitch)
+        return
     for i in range(width.plane):
         row = result_row(job, at.n, at.c, i // job.height.extent, i % job.height.extent)
         reduce_alike(job, width, &row, planes, width.grads_plane, asking, space.loaded + i * pitch,
                      width.plane * pitch)
-
-
-cdef Py_ssize_t load_shared_rows(const Job *job, Workspace *space, const Width *width,
-                                 Cursor at, Py_ssize_t rows, Py_ssize_t left,
-                                 Py_ssize_t carried) noexcept nogil:
-    # Rows from that of the cursor on, of `left` in all, where two share many that they read. The first
-    # one goes on from what is `carried`, as many rows as are returned for the one after them.
-    cdef Py_ssize_t bytes = width.columns * job.size, i
-    cdef char *loaded
-    cdef Row row, following = result_row(job, at.n, at.c, at.d, at.h)
-    if carried:
-        space.loaded, space.carried = space.carried, space.loaded
-    loaded = space.loaded
-    for i in range(rows):
-        carried = load_next(job, &at, &row, &following, left - i - 1, carried, width.y0,
-                            width.columns, loaded, space.carried)
-        loaded += bytes
-        # A row is summed in whole vectors, which may reach into the one beside it.
-        if carried and i + 1 < rows:
-            memcpy(loaded, space.carried, bytes)
-    return carried
 
 
 cdef void sum_batch(const Job *job, const Workspace *space, const Width *width, Cursor at,
@@ -278,7 +303,7 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
     # Tasks run along the chunks of a row first, then row blocks.
     cdef Workspace space = carve(job, memory)
     cdef Width width = width_of(job, task % job.chunk_count)
-    cdef Py_ssize_t r = task // job.chunk_count * job.task_rows, carried = 0, rows, planes
+    cdef Py_ssize_t r = task // job.chunk_count * job.task_rows, rows, planes
     cdef Py_ssize_t left = min(job.task_rows, count_rows(job) - r)
     cdef Cursor at = cursor_at(job, r)
     cdef Py_ssize_t alike = job.alike[min(job.period, job.height.extent - 1)]  # of most rows
@@ -292,11 +317,9 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
             if job.pixel == 1 and job.channels > 1:
                 planes = min(planes, job.channels - at.c)
             rows = planes * width.plane
-        if job.ahead and not width.shares:
+        if job.ahead:
             asking, meanwhile = ask_for_batch(job, &width, &at, rows, planes), &asking
-        if width.shares and planes < 2:
-            carried = load_shared_rows(job, &space, &width, at, rows, left, carried)
-        elif planes > alike:
+        if planes > (1 if width.shares else alike):
             load_planes(job, &space, &width, at, planes, meanwhile)
         else:
             load_rows(job, &space, &width, at, rows, meanwhile, space.loaded)
