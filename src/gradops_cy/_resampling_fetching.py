@@ -46,7 +46,7 @@ _WHOLE_ROWS_BYTES = 1 << 19
 def fetching_of(
     problem: ResampleProblem, kernel: str, lanes: int, pixel: int, products: int, shares: bool
 ) -> dict[str, int]:
-    """Choose how diff_dst is read: `ahead`, `rows_ahead` and `in_order` of the kernels.
+    """Choose how diff_dst is read: `ahead`, `rows_ahead`, `in_order` and `asks_near`.
 
     A row of the result has up to `products` rows of diff_dst, which two may share; positions have
     `pixel` elements.
@@ -57,7 +57,7 @@ def fetching_of(
     plane_bytes = math.prod(problem.dst) * itemsize
     read = problem.bytes_read
     if read < _FETCH_BYTES:
-        return {"ahead": 0, "rows_ahead": 0, "in_order": False}
+        return {"ahead": 0, "rows_ahead": 0, "in_order": False, "asks_near": False}
     next_rows = max(1, problem.dst[1] // problem.src[1]) * problem.dst[2] * pixel * itemsize
     near = kernel in _NEAR
     if kernel == "channels" and _processor.ZEN5:
@@ -85,7 +85,12 @@ def fetching_of(
     if near and ahead:
         ahead += _kernels.NEAR
     rows_ahead = _rows_ahead(problem) if kernel == "channels" and in_order else 0
-    return {"ahead": ahead, "rows_ahead": rows_ahead, "in_order": in_order}
+    return {
+        "ahead": ahead,
+        "rows_ahead": rows_ahead,
+        "in_order": in_order,
+        "asks_near": _processor.ZEN5,
+    }
 
 
 def _rows_ahead(problem: ResampleProblem) -> int:

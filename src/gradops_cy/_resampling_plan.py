@@ -65,7 +65,7 @@ _TASK_ELEMENTS = 1 << 16
 # the result that this is done for. AMD's third-level cache is near enough: edges are read again.
 _CACHE_BYTES = 1 << 22 if _processor.AMD else 1 << 20
 _FEW_ROWS = 3
-# How much larger diff_dst may be where widths store past the caches.
+# How much larger diff_dst may be where phases store past the caches.
 _STREAM_GROWTH = 4
 # Bytes of buffers up to which they are kept for the next call.
 _SPARE_BYTES = 1 << 19
@@ -198,11 +198,9 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     columns = max(min(_kernels.MAX_RUN, longest[2]), elements // lanes)
     src, dst = math.prod(problem.src), math.prod(problem.dst)
     streams = _past_the_caches(problem)
-    if width or phases:
-        # Between the loads of more than is stored, stores past the caches are slower, and always
-        # for halves of phases.
-        most = _STREAM_GROWTH if width or itemsize == 4 or (phases and phases.spread > 1) else 0
-        streams = streams and dst <= most * src
+    if phases:
+        # Between the loads of more than is stored, stores past the caches are slower.
+        streams = streams and dst <= (_STREAM_GROWTH if itemsize == 4 or phases.spread > 1 else 0) * src
     stage, long_rows = 0, 1
     if width:
         lanes = pixel

@@ -19,17 +19,21 @@ static void fetch_to_write(char *p, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t
 }
 
 /* Runs of `bytes` that are asked for while other memory is summed, one after the other: `each` bytes at a
- * time, from a place in the current run on, by whole lines that are due. */
+ * time, from a place in the current run on, by whole lines that are due; into the second-level cache, or the
+ * first, if `near`. */
 enum { ASKED_RUNS = 16 };
 typedef struct {
     const char *run[ASKED_RUNS];
     ptrdiff_t runs, bytes, each, due, current, place;
+    int near;
 } Asking;
 
 static inline void ask_on(Asking *asking, ptrdiff_t times) {
     asking->due += times * asking->each;
     for (; asking->due >= 64 && asking->current < asking->runs; asking->due -= 64) {
-        __builtin_prefetch(asking->run[asking->current] + asking->place, 0, 2);
+        const char *line = asking->run[asking->current] + asking->place;
+        if (asking->near) __builtin_prefetch(line, 0, 3);
+        else __builtin_prefetch(line, 0, 2);
         asking->place += 64;
         if (asking->place >= asking->bytes) asking->place = 0, asking->current++;
     }

@@ -34,6 +34,7 @@ cdef extern from "resampling.h" nogil:
     ctypedef struct Asking:
         const char *run[16]  # ASKED_RUNS
         Py_ssize_t runs, bytes, each, due, current, place
+        bint near
     void add_shared_rows(int dtype, const char **row, const void **weight, Py_ssize_t rows,
                          Py_ssize_t ahead, Asking *meanwhile, Py_ssize_t n, char **dst,
                          const int *add) noexcept
@@ -102,6 +103,7 @@ cdef struct Job:
     const char *weights  # those of all axes
     int chains  # that the products of a column are summed in
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
+    bint asks_near  # whether what is asked for meanwhile comes to the first-level cache
     bint in_order  # ... of PHASES, one row after the other, where these follow each other
     Py_ssize_t rows_ahead  # CHANNELS: of the result, what these read is asked for instead; or 0
     bint boxes  # CHANNELS: all weights are 1, and a result's element reads few rows and columns
@@ -345,7 +347,7 @@ cdef class Resampling:
                  Py_ssize_t group, Py_ssize_t lanes, Py_ssize_t columns, Py_ssize_t longest_product,
                  Py_ssize_t longest_run, Py_ssize_t rows_in_cache, Py_ssize_t task_rows,
                  Py_ssize_t task_columns, Py_ssize_t tasks, Py_ssize_t ahead,
-                 Py_ssize_t rows_ahead, bint in_order, bint streams,
+                 Py_ssize_t rows_ahead, bint in_order, bint asks_near, bint streams,
                  bint boxes, bint slides, bint shares, bint folds):
         cdef Job *job = &self.job
         cdef int axis
@@ -358,7 +360,8 @@ cdef class Resampling:
         job.load_size, job.store_size = element_size(load_dtype), element_size(store_dtype)
         job.batch, job.channels = result_shape[0], result_shape[1]
         job.chains, job.pixel, job.group = chains, pixel, group
-        job.ahead, job.rows_ahead, job.in_order = ahead, rows_ahead, in_order
+        job.ahead, job.rows_ahead = ahead, rows_ahead
+        job.in_order, job.asks_near = in_order, asks_near
         job.boxes, job.slides, job.shares = boxes, slides, shares
         job.lanes, job.columns = lanes, columns
         job.longest_product, job.longest_run = longest_product, longest_run

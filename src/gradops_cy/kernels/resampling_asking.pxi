@@ -8,9 +8,10 @@ cdef Py_ssize_t first_new(const Axis *axis, Py_ssize_t x, Py_ssize_t x0) noexcep
     return max(<Py_ssize_t> 0, axis.start[x - 1] + run_of(axis, x - 1) - axis.start[x])
 
 
-cdef Asking no_asking() noexcept nogil:
+cdef Asking no_asking(const Job *job) noexcept nogil:
     cdef Asking asking
     asking.runs = asking.bytes = asking.each = asking.due = asking.current = asking.place = 0
+    asking.near = job.asks_near
     return asking
 
 
@@ -33,7 +34,7 @@ cdef Asking ask_for_rows(const Job *job, Py_ssize_t n, Py_ssize_t c, Py_ssize_t 
     # is alone lies the next image; of several, the next one in turn is another depth's.
     cdef Py_ssize_t step = job.grads.strides[3], on = 0, first = h0, skip, p, p0
     cdef const char *base
-    cdef Asking asking = no_asking()
+    cdef Asking asking = no_asking(job)
     if job.depth.extent == 1:
         first = 0
         on = job.rows_ahead * step * max(<Py_ssize_t> 1, job.grads_extents[1] // job.height.extent)

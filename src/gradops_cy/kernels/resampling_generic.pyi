@@ -85,6 +85,7 @@ class Resampling:
         ahead: int,
         rows_ahead: int,
         in_order: bool,
+        asks_near: bool,
         streams: bool,
         boxes: bool,
         slides: bool,

@@ -1,6 +1,7 @@
 /* Rows of the result that follow each other in a plane, reduced over depth and height where no row of diff_dst
- * touches more than two of them: each is loaded once, for both. A few columns at a time, so that what is begun
- * for the next row stays in registers. */
+ * touches more than two of them: each is loaded once, for both. A few columns at a time of all rows, so that
+ * what is begun for the next one stays in registers; or one row after the other, where much is read for each
+ * from memory, which prefetchers follow then: what is begun waits in the next row's place. */
 #ifndef GRADOPS_RESAMPLING_REDUCE_SHARED_H
 #define GRADOPS_RESAMPLING_REDUCE_SHARED_H
 
@@ -17,11 +18,17 @@ typedef struct {
     const ptrdiff_t *start, *first;
     float *dst; /* and the floats to the next row and the next plane */
     ptrdiff_t dst_step, dst_plane;
+    int by_rows;       /* one after the other */
     Asking *meanwhile; /* what is asked for; see REDUCED_AT_ONCE */
 } SharedRows;
 
 #if defined(__AVX2__) && defined(__FMA__)
 enum { SHARED_VECTORS = 4 };
+
+/* Columns from j on, n of them or whole vectors, of rows h0 <= h < h1 in planes from `plane` on. */
+typedef struct {
+    ptrdiff_t plane, j, n, h0, h1;
+} Strip;
 
 /* So many vectors; of one, the first n elements. Even numbers are pairs. */
 INLINE void load_vectors(const int dtype, const int vectors, const char *p, ptrdiff_t n, vec_f32 *x) {
@@ -33,24 +40,27 @@ INLINE void load_vectors(const int dtype, const int vectors, const char *p, ptrd
     for (int v = 0; v < vectors; v++) HOLD_VECTOR(x[v]);
 }
 
-/* So many vectors from column j on, of so many planes from `plane` on; n elements are read and written of one
- * vector. Else whole ones are written, beyond the end of all rows but the last: there begins the next one. */
+/* A strip of so many planes and vectors. Of one vector n elements are read and written, else whole ones are
+ * written, beyond the end of all rows but the last: there begins the next one. */
 INLINE void reduce_strip(const int dtype, const int planes, const int vectors, const int deep,
-                         const SharedRows *rows, ptrdiff_t plane, ptrdiff_t j, ptrdiff_t n) {
-    const ptrdiff_t *start = rows->start, *first = rows->first, step = rows->step, h1 = rows->h1;
+                         const int by_rows, const SharedRows *rows, const Strip strip) {
+    const ptrdiff_t *start = rows->start, *first = rows->first, step = rows->step, h1 = strip.h1, n = strip.n;
     const ptrdiff_t plane_step = rows->plane_step, dst_plane = rows->dst_plane, dst_step = rows->dst_step;
     const ptrdiff_t depths = deep ? rows->depths : 1, depth_step = deep ? rows->depth_step : 0;
-    const char *src = rows->src + plane * plane_step + j * element_size(dtype);
     const float *weights = rows->weight, *depth_weight = rows->depth_weight;
-    float *dst = rows->dst + plane * dst_plane + j;
+    float *dst = rows->dst + strip.plane * dst_plane + (strip.h0 - rows->h0) * dst_step + strip.j;
     Asking *meanwhile = rows->meanwhile;
     vec_f32 sum[SHARED_VECTORS], next[SHARED_VECTORS], x[SHARED_VECTORS];
-    ptrdiff_t h = rows->h0, y = start[h];
-    src += y * step;
+    ptrdiff_t h = strip.h0, y = start[h];
     for (int v = 0; v < planes * vectors; v++) next[v] = (vec_f32){0};
+    if (by_rows && h > rows->h0) {
+        y = start[h - 1] + first[h] - first[h - 1];
+        for (int v = 0; v < vectors; v++) next[v] = *(const vec_f32 *)(dst + v * LANES_F32);
+    }
+    const char *src = rows->src + strip.plane * plane_step + y * step + strip.j * element_size(dtype);
     for (; h < h1; h++, dst += dst_step) {
         const ptrdiff_t begin = start[h], end = begin + first[h + 1] - first[h];
-        const ptrdiff_t after = h + 1 < h1 ? start[h + 1] : end;
+        const ptrdiff_t after = h + 1 < (by_rows ? rows->h1 : h1) ? start[h + 1] : end;
         const float *weight = weights + first[h] + y - begin, *weight_next = weights + first[h + 1];
         if (meanwhile) ask_on(meanwhile, (planes * vectors + 1) / 2);
         for (int v = 0; v < planes * vectors; v++) sum[v] = next[v], next[v] = (vec_f32){0};
@@ -69,6 +79,8 @@ INLINE void reduce_strip(const int dtype, const int planes, const int vectors, c
                     load_vectors(dtype, vectors, src + p * plane_step + d * depth_step, n, x + p * vectors);
                 for (int v = 0; v < planes * vectors; v++) sum[v] += w * x[v], next[v] += w_next * x[v];
             }
+        if (by_rows && h + 1 < rows->h1)
+            for (int v = 0; v < vectors; v++) *(vec_f32 *)(dst + dst_step + v * LANES_F32) = next[v];
         if (vectors > 1)
             for (int v = 0; v < planes * vectors; v += 2) order_pair_f32(dtype, sum + v);
         for (int p = 0; p < planes; p++) {
@@ -88,21 +100,29 @@ INLINE void reduce_strip(const int dtype, const int planes, const int vectors, c
 /* Some planes, of which whole vectors are read beyond the end of a row, or not. */
 INLINE void reduce_planes(const int dtype, const int deep, const int whole, const SharedRows *rows,
                           ptrdiff_t plane, ptrdiff_t planes) {
-    const ptrdiff_t full = SHARED_VECTORS * LANES_F32, end = plane + planes;
-    ptrdiff_t rest = rows->n % full, j = rows->n - rest;
+    const ptrdiff_t full = SHARED_VECTORS * LANES_F32, end = plane + planes, h0 = rows->h0, h1 = rows->h1;
+    const ptrdiff_t columns = rows->n / full * full;
+    ptrdiff_t rest = rows->n - columns;
+#define STRIP(planes, vectors, ...)                                                                \
+    reduce_strip(dtype, planes, vectors, deep, 0, rows, (Strip){__VA_ARGS__, h0, h1})
     /* The last columns first: beyond them begins the next row. */
     for (; !whole && rest > 0; rest = (rest - 1) / LANES_F32 * LANES_F32)
         for (ptrdiff_t p = plane, k = (rest - 1) / LANES_F32 * LANES_F32; p < end; p++)
-            reduce_strip(dtype, 1, 1, deep, rows, p, j + k, rest - k);
+            STRIP(1, 1, p, columns + k, rest - k);
     for (ptrdiff_t p = plane; rest > 0 && p < end;) {
-        if (rest > 2 * LANES_F32) reduce_strip(dtype, 1, 4, deep, rows, p++, j, rest);
-        else if (rest > LANES_F32 && p + 2 <= end) reduce_strip(dtype, 2, 2, deep, rows, p, j, rest), p += 2;
-        else if (rest > LANES_F32) reduce_strip(dtype, 1, 2, deep, rows, p++, j, rest);
-        else if (p + 4 <= end) reduce_strip(dtype, 4, 1, deep, rows, p, j, rest), p += 4;
-        else reduce_strip(dtype, 1, 1, deep, rows, p++, j, rest);
+        if (rest > 2 * LANES_F32) STRIP(1, 4, p++, columns, rest);
+        else if (rest > LANES_F32 && p + 2 <= end) STRIP(2, 2, p, columns, rest), p += 2;
+        else if (rest > LANES_F32) STRIP(1, 2, p++, columns, rest);
+        else if (p + 4 <= end) STRIP(4, 1, p, columns, rest), p += 4;
+        else STRIP(1, 1, p++, columns, rest);
     }
-    for (ptrdiff_t p = plane; p < end; p++)
-        for (j = 0; j + full <= rows->n; j += full) reduce_strip(dtype, 1, 4, deep, rows, p, j, full);
+    for (ptrdiff_t p = plane; p < end; p++) {
+        for (ptrdiff_t j = 0; !rows->by_rows && j < columns; j += full) STRIP(1, 4, p, j, full);
+        for (ptrdiff_t h = h0; rows->by_rows && h < h1; h++)
+            for (ptrdiff_t j = 0; j < columns; j += full)
+                reduce_strip(dtype, 1, 4, deep, 1, rows, (Strip){p, j, full, h, h + 1});
+    }
+#undef STRIP
 }
 
 /* The last plane may end where the memory does. */

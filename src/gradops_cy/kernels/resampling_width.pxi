@@ -28,6 +28,7 @@ cdef extern from "resampling_reduce_shared.h" nogil:
         const Py_ssize_t *first
         float *dst
         Py_ssize_t dst_step, dst_plane
+        bint by_rows
         Asking *meanwhile
     void reduce_shared(int dtype, bint whole, const SharedRows *rows) noexcept
 
@@ -40,6 +41,11 @@ cdef extern from "resampling_windows.h" nogil:
         const int *patterns
         Asking *meanwhile
     void sum_width(const WidthRows *rows) noexcept
+
+cdef enum:
+    # Bytes of diff_dst for each row of the result, from memory, from which on rows that share some
+    # of them are reduced one after the other.
+    READ_BY_ROWS = 1 << 14
 
 cpdef enum:
     # A chunk of a row: its blocks, its positions, and the columns of diff_dst that it reads.
@@ -152,7 +158,7 @@ cdef Asking ask_for_batch(const Job *job, const Width *width, const Cursor *at, 
                              + blocks_of(rows * width.n, WIDTH_LANES))
     cdef Row row = result_row(job, at.n, at.c, at.d, at.h)
     cdef const char *base = row.grads + width.y0 * job.grads.strides[4]
-    cdef Asking asking = no_asking()
+    cdef Asking asking = no_asking(job)
     if bytes == 0:
         return asking  # no position of a chunk reads anything
     if planes > 0:
@@ -214,6 +220,8 @@ cdef void reduce_planes(const Job *job, const Width *width, const Cursor *at, Py
     shared.h0, shared.h1, shared.n = at.h, at.h + rows, width.columns
     shared.dst, shared.meanwhile = <float *> dst, asking
     shared.dst_step, shared.dst_plane = width.columns, width.plane * width.columns
+    shared.by_rows = (asking != NULL and width.columns * job.load_size * job.grads_extents[1]
+                      >= READ_BY_ROWS * job.height.extent)
     end = (shared.src + (job.height.start[last] + run_of(&job.height, last) - 1) * shared.step
            + (shared.depths - 1) * shared.depth_step + (planes - 1) * shared.plane_step
            + (width.columns + 2 * ROW_LANES) * job.load_size)
