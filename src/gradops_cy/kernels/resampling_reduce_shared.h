@@ -64,21 +64,27 @@ INLINE void reduce_strip(const int dtype, const int planes, const int vectors, c
         const float *weight = weights + first[h] + y - begin, *weight_next = weights + first[h + 1];
         if (meanwhile) ask_on(meanwhile, (planes * vectors + 1) / 2);
         for (int v = 0; v < planes * vectors; v++) sum[v] = next[v], next[v] = (vec_f32){0};
-        for (; y < after; y++, weight++, src += step)
-            for (ptrdiff_t d = 0; d < depths; d++) {
-                const vec_f32 w = splat_f32(deep ? *weight * depth_weight[d] : *weight);
-                for (int p = 0; p < planes; p++)
-                    load_vectors(dtype, vectors, src + p * plane_step + d * depth_step, n, x + p * vectors);
-                for (int v = 0; v < planes * vectors; v++) sum[v] += w * x[v];
-            }
-        for (; y < end; y++, weight++, weight_next++, src += step)
-            for (ptrdiff_t d = 0; d < depths; d++) {
-                const vec_f32 w = splat_f32(deep ? *weight * depth_weight[d] : *weight);
-                const vec_f32 w_next = splat_f32(deep ? *weight_next * depth_weight[d] : *weight_next);
-                for (int p = 0; p < planes; p++)
-                    load_vectors(dtype, vectors, src + p * plane_step + d * depth_step, n, x + p * vectors);
-                for (int v = 0; v < planes * vectors; v++) sum[v] += w * x[v], next[v] += w_next * x[v];
-            }
+#define ROWS(both, k)                                                                              \
+    for (ptrdiff_t d = 0; d < depths; d++) {                                                       \
+        const vec_f32 w = splat_f32(deep ? weight[k] * depth_weight[d] : weight[k]);               \
+        const vec_f32 w_next = splat_f32(!both ? 0 : deep ? weight_next[k] * depth_weight[d] : weight_next[k]); \
+        for (int p = 0; p < planes; p++)                                                           \
+            load_vectors(dtype, vectors, src + k * step + p * plane_step + d * depth_step, n, x + p * vectors); \
+        for (int v = 0; v < planes * vectors; v++) {                                               \
+            sum[v] += w * x[v];                                                                    \
+            if (both) next[v] += w_next * x[v];                                                    \
+        }                                                                                          \
+    }
+        for (; y < after; y++, weight++, src += step) ROWS(0, 0)
+        for (; y + 2 <= end; y += 2, weight += 2, weight_next += 2, src += 2 * step) {
+            ROWS(1, 0)
+            ROWS(1, 1)
+        }
+        if (y < end) {
+            ROWS(1, 0)
+            y++, src += step;
+        }
+#undef ROWS
         if (by_rows && h + 1 < rows->h1)
             for (int v = 0; v < vectors; v++) *(vec_f32 *)(dst + dst_step + v * LANES_F32) = next[v];
         if (vectors > 1)
