@@ -89,7 +89,7 @@ def fetching_of(
         "ahead": ahead,
         "rows_ahead": rows_ahead,
         "in_order": in_order,
-        "asks_near": _processor.ZEN5,
+        "asks_near": _processor.ZEN5 and kernel == "width",
     }
 
 

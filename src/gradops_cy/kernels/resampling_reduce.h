@@ -66,11 +66,11 @@ INLINE void reduce_rows_for(const int dtype, const int constant, const int whole
 #define VECTOR(n)                                                                                  \
     reduce_vector(dtype, constant, row, weight, held, rows, begin + j * size, n)
         for (; !constant && j + 4 * LANES_F32 <= n; j += 4 * LANES_F32) {
-            if (meanwhile) ask_on(meanwhile, 2);
+            if (meanwhile) ask_near(meanwhile, 2);
             PAIRS(2);
         }
         for (; j + 2 * LANES_F32 <= n; j += 2 * LANES_F32) {
-            if (meanwhile) ask_on(meanwhile, 1);
+            if (meanwhile) ask_near(meanwhile, 1);
             PAIRS(1);
         }
         if (n & LANES_F32) {
@@ -78,7 +78,7 @@ INLINE void reduce_rows_for(const int dtype, const int constant, const int whole
             j += LANES_F32;
         }
         if (tail) {
-            if (meanwhile) ask_on(meanwhile, 1);
+            if (meanwhile) ask_near(meanwhile, 1);
             write_f32((char *)(dst + j), VECTOR(whole ? LANES_F32 : tail), tail);
         }
 #undef VECTOR

@@ -62,7 +62,7 @@ INLINE void reduce_strip(const int dtype, const int planes, const int vectors, c
         const ptrdiff_t begin = start[h], end = begin + first[h + 1] - first[h];
         const ptrdiff_t after = h + 1 < (by_rows ? rows->h1 : h1) ? start[h + 1] : end;
         const float *weight = weights + first[h] + y - begin, *weight_next = weights + first[h + 1];
-        if (meanwhile) ask_on(meanwhile, (planes * vectors + 1) / 2);
+        if (meanwhile) ask_near(meanwhile, (planes * vectors + 1) / 2);
         for (int v = 0; v < planes * vectors; v++) sum[v] = next[v], next[v] = (vec_f32){0};
 #define ROWS(both, k)                                                                              \
     for (ptrdiff_t d = 0; d < depths; d++) {                                                       \

@@ -92,7 +92,7 @@ INLINE void sum_windows(const int vectors, const int parts, const int fixed, con
         float *dst = run->dst + u * run->unit_dst;
         for (ptrdiff_t i = 0; i < count; i++, src += src_step, dst += dst_step) {
             vec_f32 window[2][WINDOW_VECTORS], sum[2];
-            if (meanwhile) ask_on(meanwhile, 1);
+            if (meanwhile) ask_near(meanwhile, 1);
 #pragma GCC unroll 2
             for (int p = 0; p < parts; p++) {
                 sum[p] = (vec_f32){0};
@@ -137,7 +137,7 @@ INLINE void sum_taps(const int fixed, const WidthRows *rows, const WidthRun *run
         float *dst = run->dst + u * run->unit_dst;
         for (ptrdiff_t i = 0; i < count; i++, src += src_step, dst += dst_step) {
             vec_f32 sum = {0};
-            if (meanwhile) ask_on(meanwhile, 1);
+            if (meanwhile) ask_near(meanwhile, 1);
 #pragma GCC unroll 4
             for (int k = 0; k < steps; k++)
                 sum = add_used(pick(2, src + k * step, taken[0].places), taken[k].weight, sum, taken[k].used);
@@ -160,7 +160,7 @@ static void sum_blocks(const WidthRows *rows, const WidthRun *run) {
         const float *src = run->src + u * run->unit_src;
         float *dst = run->dst + u * run->unit_dst;
         for (ptrdiff_t i = 0; i < run->count; i++, src += run->src_step, dst += run->dst_step) {
-            if (rows->meanwhile) ask_on(rows->meanwhile, 1);
+            if (rows->meanwhile) ask_near(rows->meanwhile, 1);
             write_f32((char *)dst, sum_block(src, rows->step, run->pattern), run->lanes);
         }
     }
