@@ -10,7 +10,6 @@ from gradops_cy import (
     _interpolation_call,
     _processor,
     _resampling_fetching,
-    _resampling_plan,
     interpolate_backward,
 )
 from tests import forced
@@ -147,6 +146,9 @@ def test_points_past_the_caches(monkeypatch, src, dst, channels, lines, data_for
         ((80, 7), (9, 9)),
         ((3, 9000), (4, 3)),
         ((30, 310), (40, 830)),
+        ((3, 100), (40, 900)),
+        ((4, 5, 6), (24, 30, 20)),
+        ((17, 12), (5, 12)),
     ],
 )
 def test_batches(monkeypatch, src, dst, channels, spread, data_format, dtype):
@@ -162,7 +164,6 @@ def test_batches(monkeypatch, src, dst, channels, spread, data_format, dtype):
         monkeypatch.setattr(_processor, "past_the_caches", lambda *_, past=streams: past)
         monkeypatch.setattr(_processor, "beyond_cache", lambda *_, past=streams: past)
         monkeypatch.setattr(_resampling_fetching, "_FETCH_BYTES", fetch)
-        monkeypatch.setattr(_resampling_plan, "_SHARED_BYTES", fetch)
         forced.resampling_kernel(monkeypatch, name)
         room = np.full((*shape[:-1], shape[-1] + 5), 7, DTYPES[dtype])
         out = room[..., : shape[-1]] if spread else np.empty(shape, DTYPES[dtype])

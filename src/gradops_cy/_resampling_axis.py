@@ -28,6 +28,12 @@ class AxisTable:
     count: Array
     weights: Array
 
+    @property
+    def shares(self) -> bool:
+        """Whether a destination index touches up to two source indices, and some of them two."""
+        end = self.start + self.count
+        return bool(np.all(end[:-2] <= self.start[2:]) and np.any(end[:-1] > self.start[1:]))
+
 
 def _chunks(extent: int) -> itertools.starmap[range]:
     bounds = itertools.chain(range(0, extent, _CHUNK), (extent,))

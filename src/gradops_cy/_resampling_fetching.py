@@ -48,11 +48,12 @@ def fetching_of(
 ) -> dict[str, int]:
     """Choose how diff_dst is read: `ahead`, `rows_ahead`, `in_order` and `asks_near`.
 
-    A row of the result has up to `products` rows of diff_dst, which two may share; positions have
-    `pixel` elements.
+    A row of the result has up to `products` rows of diff_dst, which phases may share with the next
+    one; positions have `pixel` elements.
     """
-    if shares:
-        kernel = "width"  # phases read so too
+    one_by_one = kernel == "phases" and shares
+    if one_by_one:
+        kernel = "width"
     itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
     plane_bytes = math.prod(problem.dst) * itemsize
     read = problem.bytes_read
@@ -70,7 +71,7 @@ def fetching_of(
     in_order = not near and _processor.beyond_cache(read, share)
     if kernel == "planes":
         ahead = plane_bytes * lanes
-    elif shares and problem.src[0] == 1 and products > 1:
+    elif one_by_one and problem.src[0] == 1 and products > 1:
         near = _processor.ZEN5 and next_rows <= _NEXT_ROWS_NEAR_BYTES
         ahead = up(max(next_rows, _ROWS_AHEAD_BYTES) if in_order else next_rows, 64)
     elif kernel == "phases":
@@ -89,7 +90,7 @@ def fetching_of(
         "ahead": ahead,
         "rows_ahead": rows_ahead,
         "in_order": in_order,
-        "asks_near": _processor.ZEN5 and kernel == "width",
+        "asks_near": _processor.ZEN5,
     }
 
 

@@ -48,11 +48,8 @@ _SLIDING_COLUMN_BYTES = 1 << 12
 _BOX_POSITIONS, _BOX_BYTES = 16, 1 << 15
 # Elements of a strip of the kernel of channels: long ones are what hardware prefetches well.
 _STRIP_ELEMENTS = 1 << 15
-# The scale from which on linear phases take two passes, and read each row once; and the rows of
-# diff_dst of one of the result, and elements of each, from which on widths do so. On Zen 5 cubic
-# ones are faster by batches, and what fewer bytes than these hold.
+# The scale from which on linear phases take two passes, and read each row once.
 _SHARED_SCALE = 8
-_SHARED_PRODUCTS, _SHARED_ELEMENTS, _SHARED_BYTES = 12, 128, 1 << 21
 # Elements of a row of diff_dst and of the result up to which one axis is folded with the channels:
 # longer ones are better read one by one.
 _FOLDED_ROW = 2048
@@ -199,8 +196,10 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     src, dst = math.prod(problem.src), math.prod(problem.dst)
     streams = _past_the_caches(problem)
     if phases:
-        # Between the loads of more than is stored, stores past the caches are slower.
-        streams = streams and dst <= (_STREAM_GROWTH if itemsize == 4 or phases.spread > 1 else 0) * src
+        # Between the loads of more than is stored, stores past the caches are slower, and always
+        # for halves.
+        most = _STREAM_GROWTH if itemsize == 4 or phases.spread > 1 else 0
+        streams = streams and dst <= most * src
     stage, long_rows = 0, 1
     if width:
         lanes = pixel
@@ -223,8 +222,8 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         columns = up(min(columns, max(problem.src[2], problem.dst[2])), 16)
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
     products = longest[0] * longest[1]
-    shares = _shares(problem, choice, axes)
-    fetching = fetching_of(problem, kernel, lanes, pixel, products, shares and kernel == "phases")
+    shares = _shares(problem, choice, axes[1])
+    fetching = fetching_of(problem, kernel, lanes, pixel, products, shares)
 
     # The tasks: whole blocks, about equal in what they load and store.
     rows = planes // pixel * problem.src[0] * problem.src[1]
@@ -366,12 +365,11 @@ def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     return few and plain and problem.load_dtype == problem.store_dtype
 
 
-def _shares(problem: ResampleProblem, choice: KernelChoice, axes: list[AxisTable]) -> bool:
+def _shares(problem: ResampleProblem, choice: KernelChoice, height: AxisTable) -> bool:
     """Return whether each row of diff_dst is read once for two of the result that it touches."""
     if choice.phases:
         return choice.phases.scale >= _SHARED_SCALE and problem.mode == "linear"
-    start, end = axes[1].start, axes[1].start + axes[1].count
-    return bool(choice.width) and bool(np.all(end[:-2] <= start[2:]) and np.any(end[:-1] > start[1:]))
+    return choice.width is not None and height.shares
 
 
 def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> bool:

@@ -22,6 +22,9 @@ _NANOSECONDS = {
         # A row of the result; a call that reduces rows alike, and its rows of diff_dst; vectors of
         # these, of few and of many rows; blocks, and picks of few and of many taps.
         "width": (0.9, 6.3, 1.2, 0.255, 0.42, 1.6, 0.15, 0.28),
+        # The same where rows are loaded once for two: strips of a row of the result, and vectors
+        # of diff_dst; a call for some planes; blocks, and picks of few and of many taps.
+        "shared": (1.8, 0.52, 26.5, 1.48, 0.107, 0.29),
         # A row of the result, its blocks, those for each row of diff_dst; a call for rows alike.
         "phases": (1.1, 1.3, 0.37, 15.0),
         "spread": (1.3, 0.88, 0.2, 5.0),  # phases where the width shrinks
@@ -34,6 +37,7 @@ _NANOSECONDS = {
     },
     8: {
         "width": (1.25, 6.0, 1.06, 0.185, 0.275, 1.15, 0.09, 0.09),
+        "shared": (3.0, 0.37, 30.0, 1.24, 0.048, 0.081),
         "phases": (6.6, 0.95, 0.24, 4.9),
         "spread": (1.0, 1.1, 0.3, 5.0),
         "points": (1.05, 3.4, 0.45, 0.45),
@@ -49,7 +53,7 @@ _FEW_PRODUCTS, _FEW_TAPS, _FEW_CHAINS = 4, 8, 2
 # that do not permute.
 _PLANES_INTEL = 1.3
 _PERMUTES_ZEN4 = 1.25
-_PERMUTING = ("width", "planes", "rows")
+_PERMUTING = ("width", "shared", "planes", "rows")
 
 
 def pick_cost(vectors: int) -> float:
@@ -68,6 +72,10 @@ class Work:
         self.lanes = _kernels.POINT_LANES
         self.planes: int = problem.batch * problem.channels
         self.rows = self.planes * problem.src[0] * problem.src[1]
+        self.batch_rows = max(1, batch_elements(problem) // max(problem.src[2], problem.dst[2]))
+        # Of diff_dst, those read for all of the result's of a plane.
+        self.slices = float(axes[0].count.sum())
+        self.shares = axes[1].shares
         # Of a row of the result, on average.
         self.products = math.prod(float(axis.count.mean()) for axis in axes[:2])
         self.read = math.prod(float((axis.count > 0).mean()) for axis in axes[:2])
@@ -87,20 +95,34 @@ class Work:
 
     def width(self, blocks: float, picks: float) -> float:
         """Return the time of the kernel of widths, with so many blocks of a row and picks."""
+        picks *= self.rows
+        many = self.longest[2] > _FEW_TAPS or self.chains > _FEW_CHAINS
+        summed = self.rows * blocks, *((0, picks) if many else (picks, 0))
+        if self.shares:
+            return self.nanoseconds("shared", *self._reduced_shared(), *summed)
+        return self.nanoseconds("width", *self._reduced_alike(), *summed)
+
+    def _reduced_alike(self) -> tuple[float, ...]:
+        """Return what widths do to reduce depth and height, of rows that are alike."""
         problem, rows = self.problem, self.rows
         products = self.longest[0] * self.longest[1]
         kinds = period(problem, 1, products)
         alike = problem.dst[1] * kinds % problem.src[1] == 0
         kinds = problem.src[0] * (kinds if alike else problem.src[1])
-        row_elements = max(problem.src[2], problem.dst[2])
-        calls = rows / max(1, min(rows, batch_elements(problem) // row_elements) // kinds)
-        vectors, picks = rows * self.products * self.vectors, rows * picks
-        many = products > _FEW_PRODUCTS
-        many_taps = self.longest[2] > _FEW_TAPS or self.chains > _FEW_CHAINS
-        of_rows = (0, vectors) if many else (vectors, 0)
-        of_taps = (0, picks) if many_taps else (picks, 0)
-        reduced = calls * self.products
-        return self.nanoseconds("width", rows, calls, reduced, *of_rows, rows * blocks, *of_taps)
+        calls = rows / max(1, min(rows, self.batch_rows) // kinds)
+        vectors = rows * self.products * self.vectors
+        of_rows = (0, vectors) if products > _FEW_PRODUCTS else (vectors, 0)
+        return rows, calls, calls * self.products, *of_rows
+
+    def _reduced_shared(self) -> tuple[float, ...]:
+        """Return the same where each row of diff_dst is loaded once."""
+        src, dst = self.problem.src, self.problem.dst
+        together = max(1, min(self.planes, self.batch_rows // (src[0] * src[1])))
+        calls = self.planes * src[0] / together * max(1, src[1] / self.batch_rows)
+        # A strip has four vectors, of several planes where these are narrow.
+        narrow = max(1, min(together, 4 // self.vectors))
+        strips = self.rows * -(-self.vectors // 4) / narrow
+        return strips, self.planes * self.slices * dst[1] * self.vectors, calls
 
     def phases(self) -> float:
         """Return the time of the kernel of phases."""

@@ -104,7 +104,7 @@ cdef struct Width:
     Py_ssize_t most           # rows of a batch
     Py_ssize_t grads_plane    # bytes from one plane of diff_dst to the next
     bint reduces              # rows alike are reduced at once
-    bint shares               # ... but rather those of diff_dst are read once for two rows
+    bint shares               # ... where each of diff_dst is loaded once, for two rows
     bint joined               # the result's rows follow each other in memory
     const Py_ssize_t *blocks
 
@@ -133,8 +133,9 @@ cdef Width width_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
     width.n, width.columns = (width.x1 - width.x0) * job.pixel, (width.y1 - width.y0) * job.pixel
     width.plane = job.depth.extent * job.height.extent
     width.grads_plane = job.grads.strides[axis]
-    width.reduces = shares_rows(job, job.pixel) and job.longest_product <= REDUCED_ROWS
-    width.shares = job.shares and width.reduces
+    width.shares = job.shares and shares_rows(job, job.pixel)
+    width.reduces = width.shares or (shares_rows(job, job.pixel)
+                                     and job.longest_product <= REDUCED_ROWS)
     width.joined = rows_follow(job, width.n * job.store_size)
     width.most = max(<Py_ssize_t> 1, capacity // max(width.n, width.columns))
     if width.most >= 2 * width.plane and width.reduces:
