@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from gradops_cy import _isa, _processor
+from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._resampling_axis import AxisTable
 from gradops_cy._resampling_batches import batch_elements, period, planes_at_once
 from gradops_cy._resampling_problem import ResampleProblem
@@ -26,7 +26,7 @@ _NANOSECONDS = {
         # of diff_dst; a call for some planes; blocks, and picks of few and of many taps.
         "shared": (1.8, 0.52, 26.5, 1.48, 0.107, 0.29),
         # A row of the result, its blocks, those for each row of diff_dst; a call for rows alike.
-        "phases": (1.1, 1.3, 0.37, 15.0),
+        "phases": (1.8, 1.2, 0.37, 15.0),
         "spread": (1.3, 0.88, 0.2, 5.0),  # phases where the width shrinks
         # A row or a plane, a row that reads something, its blocks, those for each row of diff_dst.
         "points": (0.93, 2.7, 0.7, 0.7),
@@ -53,6 +53,9 @@ _FEW_PRODUCTS, _FEW_TAPS, _FEW_CHAINS = 4, 8, 2
 # that do not permute.
 _PLANES_INTEL = 1.3
 _PERMUTES_ZEN4 = 1.25
+# How much longer than in cache phases take, beside widths, where so many bytes of float32 are read
+# for each row of the result from memory.
+_LONG_ROWS_BYTES, _PHASES_OF_LONG_ROWS = 1 << 14, 1.3
 _PERMUTING = ("width", "shared", "planes", "rows")
 
 
@@ -76,6 +79,8 @@ class Work:
         # Of diff_dst, those read for all of the result's of a plane.
         self.slices = float(axes[0].count.sum())
         self.shares = axes[1].shares
+        self.itemsize: int = _arrays.DTYPES[problem.load_dtype].itemsize
+        self.from_memory: bool = _processor.beyond_cache(problem.bytes_read)
         # Of a row of the result, on average.
         self.products = math.prod(float(axis.count.mean()) for axis in axes[:2])
         self.read = math.prod(float((axis.count > 0).mean()) for axis in axes[:2])
@@ -130,10 +135,16 @@ class Work:
         growth = problem.dst[2] / problem.src[2]
         blocks = self.rows * self.blocks
         alike = problem.dst[1] % problem.src[1] == 0
-        calls = 0 if alike else self.rows / planes_at_once(problem)
+        # Of rows alike, the first and the last of a plane are others.
+        calls = 3 * self.planes * problem.src[0] if alike else self.rows
+        calls /= planes_at_once(problem)
         products = blocks * self.products * max(1.0, growth)
         kind = "spread" if growth < 1 else "phases"
-        return self.nanoseconds(kind, self.rows, blocks * self.read, products, calls)
+        time = self.nanoseconds(kind, self.rows, blocks * self.read, products, calls)
+        new_bytes = problem.dst[1] / problem.src[1] * problem.dst[2] * self.itemsize
+        if self.itemsize == 4 and new_bytes >= _LONG_ROWS_BYTES and self.from_memory:
+            time *= _PHASES_OF_LONG_ROWS
+        return time
 
     def points(self) -> float:
         """Return the time of the kernel of points."""
