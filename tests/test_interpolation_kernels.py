@@ -149,6 +149,8 @@ def test_points_past_the_caches(monkeypatch, src, dst, channels, lines, data_for
         ((3, 100), (40, 900)),
         ((4, 5, 6), (24, 30, 20)),
         ((17, 12), (5, 12)),
+        ((9, 12, 20), (4, 18, 30)),
+        ((5, 7, 9), (5, 11, 8)),
     ],
 )
 def test_batches(monkeypatch, src, dst, channels, spread, data_format, dtype):

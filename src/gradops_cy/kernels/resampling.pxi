@@ -103,9 +103,9 @@ cdef struct Job:
     const char *weights  # those of all axes
     int chains  # that the products of a column are summed in
     Py_ssize_t ahead  # bytes of a row that are asked for before they are loaded
-    bint asks_near  # whether what is asked for meanwhile comes to the first-level cache
     bint in_order  # ... of PHASES, one row after the other, where these follow each other
     Py_ssize_t rows_ahead  # CHANNELS: of the result, what these read is asked for instead; or 0
+    bint asks_near  # WIDTH: ... of diff_dst, into the first-level cache
     bint boxes  # CHANNELS: all weights are 1, and a result's element reads few rows and columns
     bint slides  # CHANNELS: both passes at once
     # For WIDTH: rows side by side, chunks of a row, blocks and what these share; what is gathered to

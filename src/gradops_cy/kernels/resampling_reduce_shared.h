@@ -64,27 +64,29 @@ INLINE void reduce_strip(const int dtype, const int planes, const int vectors, c
         const float *weight = weights + first[h] + y - begin, *weight_next = weights + first[h + 1];
         if (meanwhile) ask_near(meanwhile, (planes * vectors + 1) / 2);
         for (int v = 0; v < planes * vectors; v++) sum[v] = next[v], next[v] = (vec_f32){0};
-#define ROWS(both, k)                                                                              \
+#define ADD_ROW(both, k)                                                                              \
     for (ptrdiff_t d = 0; d < depths; d++) {                                                       \
         const vec_f32 w = splat_f32(deep ? weight[k] * depth_weight[d] : weight[k]);               \
-        const vec_f32 w_next = splat_f32(!both ? 0 : deep ? weight_next[k] * depth_weight[d] : weight_next[k]); \
+        const vec_f32 w_next = splat_f32(!both ? 0 : deep ? weight_next[k] * depth_weight[d]                   \
+                                               : weight_next[k]);                                  \
         for (int p = 0; p < planes; p++)                                                           \
-            load_vectors(dtype, vectors, src + k * step + p * plane_step + d * depth_step, n, x + p * vectors); \
+            load_vectors(dtype, vectors, src + k * step + p * plane_step + d * depth_step, n,      \
+                         x + p * vectors);                                                         \
         for (int v = 0; v < planes * vectors; v++) {                                               \
             sum[v] += w * x[v];                                                                    \
             if (both) next[v] += w_next * x[v];                                                    \
         }                                                                                          \
     }
-        for (; y < after; y++, weight++, src += step) ROWS(0, 0)
+        for (; y < after; y++, weight++, src += step) ADD_ROW(0, 0)
         for (; y + 2 <= end; y += 2, weight += 2, weight_next += 2, src += 2 * step) {
-            ROWS(1, 0)
-            ROWS(1, 1)
+            ADD_ROW(1, 0)
+            ADD_ROW(1, 1)
         }
         if (y < end) {
-            ROWS(1, 0)
+            ADD_ROW(1, 0)
             y++, src += step;
         }
-#undef ROWS
+#undef ADD_ROW
         if (by_rows && h + 1 < rows->h1)
             for (int v = 0; v < vectors; v++) *(vec_f32 *)(dst + dst_step + v * LANES_F32) = next[v];
         if (vectors > 1)
@@ -104,7 +106,7 @@ INLINE void reduce_strip(const int dtype, const int planes, const int vectors, c
 }
 
 /* Some planes, of which whole vectors are read beyond the end of a row, or not. */
-INLINE void reduce_planes(const int dtype, const int deep, const int whole, const SharedRows *rows,
+INLINE void reduce_strips(const int dtype, const int deep, const int whole, const SharedRows *rows,
                           ptrdiff_t plane, ptrdiff_t planes) {
     const ptrdiff_t full = SHARED_VECTORS * LANES_F32, end = plane + planes, h0 = rows->h0, h1 = rows->h1;
     const ptrdiff_t columns = rows->n / full * full;
@@ -134,11 +136,12 @@ INLINE void reduce_planes(const int dtype, const int deep, const int whole, cons
 /* The last plane may end where the memory does. */
 static void reduce_shared(int dtype, int whole, const SharedRows *rows) {
     const ptrdiff_t planes = rows->planes - !whole;
+    const int deep = rows->depths != 1 || rows->depth_weight[0] != 1;
 #define REDUCE(dtype)                                                                              \
     do {                                                                                           \
-        if (rows->depths > 1) reduce_planes(dtype, 1, 1, rows, 0, planes);                         \
-        else reduce_planes(dtype, 0, 1, rows, 0, planes);                                          \
-        if (!whole) reduce_planes(dtype, 1, 0, rows, planes, 1);                                   \
+        if (deep) reduce_strips(dtype, 1, 1, rows, 0, planes);                                     \
+        else reduce_strips(dtype, 0, 1, rows, 0, planes);                                          \
+        if (!whole) reduce_strips(dtype, 1, 0, rows, planes, 1);                                   \
     } while (0)
     if (dtype == F32) REDUCE(F32);
     else if (dtype == F16) REDUCE(F16);

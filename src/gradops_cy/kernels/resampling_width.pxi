@@ -126,7 +126,7 @@ cdef Width width_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
     cdef Width width
     cdef const Py_ssize_t *words = job.chunks + chunk * CHUNK_WORDS
     cdef int axis = 0 if job.pixel > 1 or job.channels == 1 else 1
-    cdef Py_ssize_t capacity = job.lanes * job.columns - WIDTH_REACH, most
+    cdef Py_ssize_t capacity = job.lanes * job.columns - WIDTH_REACH
     width.x0, width.x1 = words[CHUNK_FIRST], words[CHUNK_LAST]
     width.y0, width.y1 = words[CHUNK_START], words[CHUNK_END]
     width.blocks = job.blocks + 2 * words[CHUNK_BLOCK]
@@ -142,8 +142,7 @@ cdef Width width_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
         width.most -= width.most % width.plane
         return width
     # Fewer rows, which take longer each, leave more of the first-level cache to what they read.
-    most = max(width.most // 2, min(width.most, job.long_rows))
-    width.most = most
+    width.most = max(width.most // 2, min(width.most, job.long_rows))
     if width.most > job.group:
         width.most -= width.most % job.group
     return width
@@ -230,10 +229,25 @@ cdef void reduce_planes(const Job *job, const Width *width, const Cursor *at, Py
                   and end <= job.grads_end, &shared)
 
 
+cdef void reduce_rows_alike(const Job *job, const Width *width, const Cursor *at, Py_ssize_t rows,
+                            Asking *asking, char *dst) noexcept nogil:
+    # So many rows of a plane from that of the cursor on, those alike by turns.
+    cdef Py_ssize_t pitch = width.columns * job.size, period = job.period, run, first, i
+    cdef Row row
+    for first in range(min(rows, period)):
+        i = first
+        while i < rows:
+            row = result_row(job, at.n, at.c, at.d, at.h + i)
+            run = min(job.alike[at.h + i], (rows - i + period - 1) // period)
+            reduce_alike(job, width, &row, run, job.apart * job.grads.strides[3], asking,
+                         dst + i * pitch, period * pitch)
+            i += run * period
+
+
 cdef void load_rows(const Job *job, const Workspace *space, const Width *width, Cursor at,
                     Py_ssize_t rows, Asking *asking, char *loaded) noexcept nogil:
     # Rows from that of the cursor on.
-    cdef Py_ssize_t pitch = width.columns * job.size, period = job.period, run, part, first, i
+    cdef Py_ssize_t pitch = width.columns * job.size, part, i
     cdef Row row
     if not width.reduces:
         for i in range(rows):
@@ -244,14 +258,8 @@ cdef void load_rows(const Job *job, const Workspace *space, const Width *width, 
         part = min(rows, job.height.extent - at.h)
         if width.shares:
             reduce_planes(job, width, &at, part, 1, asking, loaded)
-        for first in range(0 if width.shares else min(part, period)):
-            i = first
-            while i < part:
-                row = result_row(job, at.n, at.c, at.d, at.h + i)
-                run = min(job.alike[at.h + i], (part - i + period - 1) // period)
-                reduce_alike(job, width, &row, run, job.apart * job.grads.strides[3], asking,
-                             loaded + i * pitch, period * pitch)
-                i += run * period
+        else:
+            reduce_rows_alike(job, width, &at, part, asking, loaded)
         loaded += part * pitch
         rows -= part
         step_by(job, &at, part)
@@ -259,7 +267,7 @@ cdef void load_rows(const Job *job, const Workspace *space, const Width *width, 
 
 cdef void load_planes(const Job *job, const Workspace *space, const Width *width, Cursor at,
                       Py_ssize_t planes, Asking *asking) noexcept nogil:
-    # Whole planes from that of the cursor on, more than there are rows alike: the same row of all.
+    # Whole planes from that of the cursor on, the same rows of all of them.
     cdef Py_ssize_t pitch = width.columns * job.size, i
     cdef Row row
     if width.shares:
@@ -328,7 +336,7 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
             rows = planes * width.plane
         if job.ahead:
             asking, meanwhile = ask_for_batch(job, &width, &at, rows, planes), &asking
-        if planes > (1 if width.shares else alike):
+        if planes > (1 if width.shares else alike):  # else what a call does is more of one plane
             load_planes(job, &space, &width, at, planes, meanwhile)
         else:
             load_rows(job, &space, &width, at, rows, meanwhile, space.loaded)
