@@ -136,8 +136,7 @@ class Work:
         blocks = self.rows * self.blocks
         alike = problem.dst[1] % problem.src[1] == 0
         # Of rows alike, the first and the last of a plane are others.
-        calls = 3 * self.planes * problem.src[0] if alike else self.rows
-        calls /= planes_at_once(problem)
+        calls = (3 * self.planes * problem.src[0] if alike else self.rows) / planes_at_once(problem)
         products = blocks * self.products * max(1.0, growth)
         kind = "spread" if growth < 1 else "phases"
         time = self.nanoseconds(kind, self.rows, blocks * self.read, products, calls)
