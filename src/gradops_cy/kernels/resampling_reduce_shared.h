@@ -64,10 +64,10 @@ INLINE void reduce_strip(const int dtype, const int planes, const int vectors, c
         const float *weight = weights + first[h] + y - begin, *weight_next = weights + first[h + 1];
         if (meanwhile) ask_near(meanwhile, (planes * vectors + 1) / 2);
         for (int v = 0; v < planes * vectors; v++) sum[v] = next[v], next[v] = (vec_f32){0};
-#define ADD_ROW(both, k)                                                                              \
+#define ADD_ROW(both, k)                                                                           \
     for (ptrdiff_t d = 0; d < depths; d++) {                                                       \
         const vec_f32 w = splat_f32(deep ? weight[k] * depth_weight[d] : weight[k]);               \
-        const vec_f32 w_next = splat_f32(!both ? 0 : deep ? weight_next[k] * depth_weight[d]                   \
+        const vec_f32 w_next = splat_f32(!both ? 0 : deep ? weight_next[k] * depth_weight[d]       \
                                                : weight_next[k]);                                  \
         for (int p = 0; p < planes; p++)                                                           \
             load_vectors(dtype, vectors, src + k * step + p * plane_step + d * depth_step, n,      \
