@@ -46,6 +46,8 @@ _SPARSE = 3
 _GROUP_ELEMENTS = 1024
 CHUNK_ELEMENTS = 4096
 _LONGEST_WIDTH = 1 << 20
+# The scale from which on linear phases take two passes, and read each row once.
+_SHARED_SCALE = 8
 # Channels of a position of the kernel of points, all of which its buffers hold.
 _MOST_CHANNELS = 4096
 # Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
@@ -59,11 +61,13 @@ THREAD_ELEMENTS = 1 << 15
 class KernelChoice:
     """A kernel and its tables: of widths, of phases, or of points.
 
-    The products of a column are summed in so many chains, whatever the kernel.
+    The products of a column are summed in so many chains, whatever the kernel. A row of diff_dst
+    is read once for two of the result that it touches where it `shares`.
     """
 
     kernel: str
     chains: int
+    shares: bool = False
     width: WidthTable | None = None
     phases: PhaseTable | None = None
     points: PointTable | None = None
@@ -102,6 +106,11 @@ class _Candidates:
         self.plane_elements = math.prod(problem.src) + math.prod(problem.dst)
         self.elements = self.planes * self.plane_elements
 
+    @cached_property
+    def shares(self) -> bool:
+        """Whether widths read a row of diff_dst once for two of the result."""
+        return self.axes[1].shares
+
     @property
     def has_planes(self) -> bool:
         """Whether planes fit a cache, fill vectors, and leave every thread some."""
@@ -136,7 +145,7 @@ class _Candidates:
 
     def nanoseconds(self) -> dict[str, float]:
         """Estimate the times of the kernels, whether or not their tables hold the problem."""
-        work = Work(self.problem, self.axes, self.longest, self.chains)
+        work = Work(self.problem, self.axes, self.longest, self.chains, self.shares)
         times = {"phases": work.phases(), "points": work.points()}
         if self.has_planes:
             times["planes"] = work.planes_together()
@@ -153,10 +162,12 @@ class _Candidates:
             return KernelChoice(name, self.chains, points=points) if points else None
         if name == "phases":
             phases = self.phases()
-            return KernelChoice(name, self.chains, phases=phases) if phases else None
+            shares = phases is not None and phases.scale >= _SHARED_SCALE
+            shares = shares and self.problem.mode == "linear"
+            return KernelChoice(name, self.chains, shares, phases=phases) if phases else None
         if name == "width":
             width = self.width_table()
-            return KernelChoice(name, self.chains, width=width) if width else None
+            return KernelChoice(name, self.chains, self.shares, width=width) if width else None
         return KernelChoice(name, self.chains)
 
     def points(self) -> PointTable | None:

@@ -13,7 +13,7 @@ from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
 from gradops_cy._resampling_batches import batch_elements, period, planes_at_once
-from gradops_cy._resampling_choice import CHUNK_ELEMENTS, THREAD_ELEMENTS, KernelChoice, choose
+from gradops_cy._resampling_choice import CHUNK_ELEMENTS, THREAD_ELEMENTS, choose
 from gradops_cy._resampling_fetching import fetching_of
 from gradops_cy._resampling_phases import rows_alike
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
@@ -48,8 +48,6 @@ _SLIDING_COLUMN_BYTES = 1 << 12
 _BOX_POSITIONS, _BOX_BYTES = 16, 1 << 15
 # Elements of a strip of the kernel of channels: long ones are what hardware prefetches well.
 _STRIP_ELEMENTS = 1 << 15
-# The scale from which on linear phases take two passes, and read each row once.
-_SHARED_SCALE = 8
 # Elements of a row of diff_dst and of the result up to which one axis is folded with the channels:
 # longer ones are better read one by one.
 _FOLDED_ROW = 2048
@@ -222,7 +220,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         columns = up(min(columns, max(problem.src[2], problem.dst[2])), 16)
         streams = streams and kernel == "channels" and (lanes == 1 or lanes == problem.channels)
     products = longest[0] * longest[1]
-    shares = _shares(problem, choice, axes[1])
+    shares = choice.shares
     fetching = fetching_of(problem, kernel, lanes, pixel, products, shares)
 
     # The tasks: whole blocks, about equal in what they load and store.
@@ -272,6 +270,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
     kinds = period(problem, pixel, products) if width else 1
     apart = problem.dst[1] * kinds // problem.src[1]
     repeats = kernel in ("channels", "points") and problem.dst[1] < problem.src[1]
+    by_kinds = phases or (width and not shares) or repeats
     whole = (dst, src) if kernel == "planes" else (stage, 0)
     none = np.empty(0, np.intp)
     words = points.words if points else none.astype(np.intc)
@@ -282,7 +281,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         "blocks": width.blocks if width else none,
         "patterns": width.patterns if width else words,
         "phases": phases.weights if phases else none.astype(np.float32),
-        "alike": rows_alike(axes[1], apart, kinds) if phases or width or repeats else none,
+        "alike": rows_alike(axes[1], apart, kinds) if by_kinds else none,
     }
     workspace_bytes = _kernels.workspace_bytes(
         dtype.itemsize, lanes, columns, products, longest[2], *whole
@@ -363,13 +362,6 @@ def _boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     if apart and _processor.beyond_cache(problem.bytes_read):
         return False
     return few and plain and problem.load_dtype == problem.store_dtype
-
-
-def _shares(problem: ResampleProblem, choice: KernelChoice, height: AxisTable) -> bool:
-    """Return whether each row of diff_dst is read once for two of the result that it touches."""
-    if choice.phases:
-        return choice.phases.scale >= _SHARED_SCALE and problem.mode == "linear"
-    return choice.width is not None and height.shares
 
 
 def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> bool:

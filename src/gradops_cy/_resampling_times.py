@@ -69,16 +69,21 @@ class Work:
     """What a problem with these tables of its axes consists of, counted once for all kernels."""
 
     def __init__(
-        self, problem: ResampleProblem, axes: list[AxisTable], longest: list[int], chains: int
+        self,
+        problem: ResampleProblem,
+        axes: list[AxisTable],
+        longest: list[int],
+        chains: int,
+        shares: bool,
     ) -> None:
-        self.problem, self.longest, self.chains = problem, longest, chains
+        self.problem, self.longest = problem, longest
+        self.chains, self.shares = chains, shares
         self.lanes = _kernels.POINT_LANES
         self.planes: int = problem.batch * problem.channels
         self.rows = self.planes * problem.src[0] * problem.src[1]
         self.batch_rows = max(1, batch_elements(problem) // max(problem.src[2], problem.dst[2]))
         # Of diff_dst, those read for all of the result's of a plane.
         self.slices = float(axes[0].count.sum())
-        self.shares = axes[1].shares
         self.itemsize: int = _arrays.DTYPES[problem.load_dtype].itemsize
         self.from_memory: bool = _processor.beyond_cache(problem.bytes_read)
         # Of a row of the result, on average.

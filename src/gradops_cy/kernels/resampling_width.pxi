@@ -133,9 +133,9 @@ cdef Width width_of(const Job *job, Py_ssize_t chunk) noexcept nogil:
     width.n, width.columns = (width.x1 - width.x0) * job.pixel, (width.y1 - width.y0) * job.pixel
     width.plane = job.depth.extent * job.height.extent
     width.grads_plane = job.grads.strides[axis]
-    width.shares = job.shares and shares_rows(job, job.pixel)
-    width.reduces = width.shares or (shares_rows(job, job.pixel)
-                                     and job.longest_product <= REDUCED_ROWS)
+    width.reduces = (shares_rows(job, job.pixel)
+                     and (job.shares or job.longest_product <= REDUCED_ROWS))
+    width.shares = job.shares and width.reduces
     width.joined = rows_follow(job, width.n * job.store_size)
     width.most = max(<Py_ssize_t> 1, capacity // max(width.n, width.columns))
     if width.most >= 2 * width.plane and width.reduces:
@@ -323,7 +323,9 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
     cdef Py_ssize_t r = task // job.chunk_count * job.task_rows, rows, planes
     cdef Py_ssize_t left = min(job.task_rows, count_rows(job) - r)
     cdef Cursor at = cursor_at(job, r)
-    cdef Py_ssize_t alike = job.alike[min(job.period, job.height.extent - 1)]  # of most rows
+    # Those that are one call, of most rows: of rows that share what they read each plane is one.
+    cdef Py_ssize_t alike = (1 if job.shares
+                             else job.alike[min(job.period, job.height.extent - 1)])
     cdef Stage stage = begin_stage(space.planes, job.stage_bytes)
     cdef Asking asking
     cdef Asking *meanwhile = NULL
@@ -336,7 +338,7 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
             rows = planes * width.plane
         if job.ahead:
             asking, meanwhile = ask_for_batch(job, &width, &at, rows, planes), &asking
-        if planes > (1 if width.shares else alike):  # else what a call does is more of one plane
+        if planes > alike:
             load_planes(job, &space, &width, at, planes, meanwhile)
         else:
             load_rows(job, &space, &width, at, rows, meanwhile, space.loaded)
