@@ -1,7 +1,7 @@
 /* Rows of the result that follow each other in a plane, reduced over depth and height where no row of diff_dst
  * touches more than two of them: each is loaded once, for both. A few columns at a time of all rows, so that
  * what is begun for the next one stays in registers; or one row after the other, where much is read for each
- * from memory, which prefetchers follow then: what is begun waits in the next row's place. */
+ * from memory, which prefetchers follow then: what is begun is carried in cache. */
 #ifndef GRADOPS_RESAMPLING_REDUCE_SHARED_H
 #define GRADOPS_RESAMPLING_REDUCE_SHARED_H
 
@@ -18,6 +18,8 @@ typedef struct {
     const ptrdiff_t *start, *first;
     float *dst; /* and the floats to the next row and the next plane */
     ptrdiff_t dst_step, dst_plane;
+    float *carry; /* of a single plane, what was begun for row h0, or is for row h1, as it was loaded */
+    int carried, carries;
     int by_rows;       /* one after the other */
     Asking *meanwhile; /* what is asked for; see REDUCED_AT_ONCE */
 } SharedRows;
@@ -43,24 +45,27 @@ INLINE void load_vectors(const int dtype, const int vectors, const char *p, ptrd
 /* A strip of so many planes and vectors. Of one vector n elements are read and written, else whole ones are
  * written, beyond the end of all rows but the last: there begins the next one. */
 INLINE void reduce_strip(const int dtype, const int planes, const int vectors, const int deep,
-                         const int by_rows, const SharedRows *rows, const Strip strip) {
+                         const SharedRows *rows, const Strip strip) {
     const ptrdiff_t *start = rows->start, *first = rows->first, step = rows->step, h1 = strip.h1, n = strip.n;
     const ptrdiff_t plane_step = rows->plane_step, dst_plane = rows->dst_plane, dst_step = rows->dst_step;
     const ptrdiff_t depths = deep ? rows->depths : 1, depth_step = deep ? rows->depth_step : 0;
     const float *weights = rows->weight, *depth_weight = rows->depth_weight;
     float *dst = rows->dst + strip.plane * dst_plane + (strip.h0 - rows->h0) * dst_step + strip.j;
+    float *carry = rows->carry + strip.j;
     Asking *meanwhile = rows->meanwhile;
+    const int carried = strip.h0 > rows->h0 || rows->carried, carries = h1 < rows->h1 || rows->carries;
     vec_f32 sum[SHARED_VECTORS], next[SHARED_VECTORS], x[SHARED_VECTORS];
     ptrdiff_t h = strip.h0, y = start[h];
     for (int v = 0; v < planes * vectors; v++) next[v] = (vec_f32){0};
-    if (by_rows && h > rows->h0) {
+    if (planes == 1 && carried) {
         y = start[h - 1] + first[h] - first[h - 1];
-        for (int v = 0; v < vectors; v++) next[v] = *(const vec_f32 *)(dst + v * LANES_F32);
+        for (int v = 0; v < vectors && v / 2 * 2 * LANES_F32 < n; v++)
+            next[v] = *(const vec_f32 *)(carry + v * LANES_F32);
     }
     const char *src = rows->src + strip.plane * plane_step + y * step + strip.j * element_size(dtype);
     for (; h < h1; h++, dst += dst_step) {
         const ptrdiff_t begin = start[h], end = begin + first[h + 1] - first[h];
-        const ptrdiff_t after = h + 1 < (by_rows ? rows->h1 : h1) ? start[h + 1] : end;
+        const ptrdiff_t after = h + 1 < h1 || carries ? start[h + 1] : end;
         const float *weight = weights + first[h] + y - begin, *weight_next = weights + first[h + 1];
         if (meanwhile) ask_near(meanwhile, (planes * vectors + 1) / 2);
         for (int v = 0; v < planes * vectors; v++) sum[v] = next[v], next[v] = (vec_f32){0};
@@ -87,8 +92,6 @@ INLINE void reduce_strip(const int dtype, const int planes, const int vectors, c
             y++, src += step;
         }
 #undef ADD_ROW
-        if (by_rows && h + 1 < rows->h1)
-            for (int v = 0; v < vectors; v++) *(vec_f32 *)(dst + dst_step + v * LANES_F32) = next[v];
         if (vectors > 1)
             for (int v = 0; v < planes * vectors; v += 2) order_pair_f32(dtype, sum + v);
         for (int p = 0; p < planes; p++) {
@@ -103,6 +106,9 @@ INLINE void reduce_strip(const int dtype, const int planes, const int vectors, c
                               (int)MIN(n - v * LANES_F32, LANES_F32));
         }
     }
+    if (planes == 1 && carries)
+        for (int v = 0; v < vectors && v / 2 * 2 * LANES_F32 < n; v++)
+            *(vec_f32 *)(carry + v * LANES_F32) = next[v];
 }
 
 /* Some planes, of which whole vectors are read beyond the end of a row, or not. */
@@ -112,7 +118,7 @@ INLINE void reduce_strips(const int dtype, const int deep, const int whole, cons
     const ptrdiff_t columns = rows->n / full * full;
     ptrdiff_t rest = rows->n - columns;
 #define STRIP(planes, vectors, ...)                                                                \
-    reduce_strip(dtype, planes, vectors, deep, 0, rows, (Strip){__VA_ARGS__, h0, h1})
+    reduce_strip(dtype, planes, vectors, deep, rows, (Strip){__VA_ARGS__, h0, h1})
     /* The last columns first: beyond them begins the next row. */
     for (; !whole && rest > 0; rest = (rest - 1) / LANES_F32 * LANES_F32)
         for (ptrdiff_t p = plane, k = (rest - 1) / LANES_F32 * LANES_F32; p < end; p++)
@@ -128,7 +134,7 @@ INLINE void reduce_strips(const int dtype, const int deep, const int whole, cons
         for (ptrdiff_t j = 0; !rows->by_rows && j < columns; j += full) STRIP(1, 4, p, j, full);
         for (ptrdiff_t h = h0; rows->by_rows && h < h1; h++)
             for (ptrdiff_t j = 0; j < columns; j += full)
-                reduce_strip(dtype, 1, 4, deep, 1, rows, (Strip){p, j, full, h, h + 1});
+                reduce_strip(dtype, 1, 4, deep, rows, (Strip){p, j, full, h, h + 1});
     }
 #undef STRIP
 }

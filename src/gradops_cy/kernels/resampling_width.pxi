@@ -28,6 +28,8 @@ cdef extern from "resampling_reduce_shared.h" nogil:
         const Py_ssize_t *first
         float *dst
         Py_ssize_t dst_step, dst_plane
+        float *carry
+        bint carried, carries
         bint by_rows
         Asking *meanwhile
     void reduce_shared(int dtype, bint whole, const SharedRows *rows) noexcept
@@ -202,13 +204,15 @@ cdef void reduce_alike(const Job *job, const Width *width, const Row *row, Py_ss
                 asking, <float *> dst, dst_step // job.size)
 
 
-cdef void reduce_planes(const Job *job, const Width *width, const Cursor *at, Py_ssize_t rows,
-                        Py_ssize_t planes, Asking *asking, char *dst) noexcept nogil:
+cdef void reduce_planes(const Job *job, const Workspace *space, const Width *width,
+                        const Cursor *at, Py_ssize_t rows, Py_ssize_t planes, bint carried,
+                        Asking *asking, char *dst) noexcept nogil:
     # So many rows of a plane from that of the cursor on, which share rows of diff_dst, and the same
-    # rows of some planes.
+    # rows of some planes. What the row before them has begun may be carried.
     cdef Py_ssize_t last = at.h + rows - 1
     cdef SharedRows shared
     cdef const char *end
+    cdef bint whole
     shared.src = (place(&job.grads, at.n, at.c, job.depth.start[at.d], 0)
                   + width.y0 * job.grads.strides[4])
     shared.step, shared.depth_step = job.grads.strides[3], job.grads.strides[2]
@@ -225,8 +229,12 @@ cdef void reduce_planes(const Job *job, const Width *width, const Cursor *at, Py
     end = (shared.src + (job.height.start[last] + run_of(&job.height, last) - 1) * shared.step
            + (shared.depths - 1) * shared.depth_step + (planes - 1) * shared.plane_step
            + (width.columns + 2 * ROW_LANES) * job.load_size)
-    reduce_shared(job.load_dtype, min(shared.step, min(shared.depth_step, shared.plane_step)) >= 0
-                  and end <= job.grads_end, &shared)
+    whole = (min(shared.step, min(shared.depth_step, shared.plane_step)) >= 0
+             and end <= job.grads_end)
+    # Vectors that are read in pairs are carried as they are read, which others are not.
+    shared.carry, shared.carried = <float *> space.carried, carried and whole
+    shared.carries = whole and at.h + rows < job.height.extent
+    reduce_shared(job.load_dtype, whole, &shared)
 
 
 cdef void reduce_rows_alike(const Job *job, const Width *width, const Cursor *at, Py_ssize_t rows,
@@ -245,9 +253,10 @@ cdef void reduce_rows_alike(const Job *job, const Width *width, const Cursor *at
 
 
 cdef void load_rows(const Job *job, const Workspace *space, const Width *width, Cursor at,
-                    Py_ssize_t rows, Asking *asking, char *loaded) noexcept nogil:
-    # Rows from that of the cursor on.
+                    Py_ssize_t rows, bint carried, Asking *asking) noexcept nogil:
+    # Rows from that of the cursor on. What the last one before them has begun may be carried.
     cdef Py_ssize_t pitch = width.columns * job.size, part, i
+    cdef char *loaded = space.loaded
     cdef Row row
     if not width.reduces:
         for i in range(rows):
@@ -257,7 +266,7 @@ cdef void load_rows(const Job *job, const Workspace *space, const Width *width, 
     while rows > 0:
         part = min(rows, job.height.extent - at.h)
         if width.shares:
-            reduce_planes(job, width, &at, part, 1, asking, loaded)
+            reduce_planes(job, space, width, &at, part, 1, carried and at.h > 0, asking, loaded)
         else:
             reduce_rows_alike(job, width, &at, part, asking, loaded)
         loaded += part * pitch
@@ -272,7 +281,7 @@ cdef void load_planes(const Job *job, const Workspace *space, const Width *width
     cdef Row row
     if width.shares:
         for at.d in range(job.depth.extent):
-            reduce_planes(job, width, &at, job.height.extent, planes, asking,
+            reduce_planes(job, space, width, &at, job.height.extent, planes, False, asking,
                           space.loaded + at.d * job.height.extent * pitch)
         return
     for i in range(width.plane):
@@ -329,6 +338,7 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
     cdef Stage stage = begin_stage(space.planes, job.stage_bytes)
     cdef Asking asking
     cdef Asking *meanwhile = NULL
+    cdef bint carried = False
     while left > 0:
         rows, planes = min(left, width.most), 0
         if width.reduces and at.d == at.h == 0 and rows >= width.plane:
@@ -341,9 +351,10 @@ cdef void run_width(const Job *job, Py_ssize_t task, char *memory) noexcept nogi
         if planes > alike:
             load_planes(job, &space, &width, at, planes, meanwhile)
         else:
-            load_rows(job, &space, &width, at, rows, meanwhile, space.loaded)
+            load_rows(job, &space, &width, at, rows, carried, meanwhile)
         sum_batch(job, &space, &width, at, rows, meanwhile, &stage)
         flush(&stage, whole_lines(&stage))
         left -= rows
+        carried = True
         step_by(job, &at, rows)
     flush(&stage, stage.bytes)
