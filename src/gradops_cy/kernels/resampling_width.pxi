@@ -155,6 +155,7 @@ cdef Asking ask_for_batch(const Job *job, const Width *width, const Cursor *at, 
     # What a later batch of as many rows is the first to read, while this one is reduced and summed.
     cdef Py_ssize_t step = job.grads.strides[3], bytes = width.columns * job.load_size, d, h
     cdef Py_ssize_t height = job.height.extent, last = at.h + rows - 1
+    cdef Py_ssize_t deep = job.grads_extents[1] * step
     cdef Py_ssize_t first = first_new(&job.height, at.h, 0), end, fresh, ahead
     cdef Py_ssize_t times = (blocks_of(width.columns, REDUCED_AT_ONCE) * rows
                              + blocks_of(rows * width.n, WIDTH_LANES))
@@ -167,8 +168,15 @@ cdef Asking ask_for_batch(const Job *job, const Width *width, const Cursor *at, 
         # Rows that are planes may be cut in chunks.
         asking.bytes = planes * (width.grads_plane if width.plane > 1 else bytes)
         asking.run[0], asking.runs = base + max(planes * width.grads_plane, job.ahead), 1
+    elif rows >= height and job.depth.extent > 1 and bytes == step and job.grads.strides[2] == deep:
+        # Slices of a volume, which follow each other: always as far on.
+        asking.bytes = rows * deep * job.grads_extents[0] // (job.depth.extent * height)
+        base -= job.height.start[at.h] * step
+        asking.run[0] = base + max(asking.bytes * (width.most + at.h) // rows, job.ahead)
+        asking.run[0] += first_new(&job.depth, at.d, 0) * deep
+        asking.runs = 1
     else:
-        # Those of this one, always as far on.
+        # Rows of a plane, and of those beside it.
         end = last // height * job.grads_extents[1] + job.height.start[last % height]
         fresh = max(<Py_ssize_t> 0, end + run_of(&job.height, last % height) - first
                     - job.height.start[at.h])
