@@ -29,7 +29,10 @@ if _processor.ZEN5:
     _NEAR = frozenset({"channels", "planes", "rows", "phases"})
 elif _isa.TIER == "amx":
     _NEAR = frozenset({"channels", "planes"})
-_NEAR_BYTES = 1 << 15
+_NEAR_BYTES = 5 << 12
+# Rows of channels that are shorter than this on Zen 5: beyond the end lies the next one, which is
+# there already.
+_SHORT_ROW_OF_CHANNELS_BYTES = 1 << 15
 # Rows that lie within a few kilobytes, which AMD's prefetchers up to Zen 4 do not follow (7 of 24
 # GB/s): what lies beyond a row's end is the next one, which is there already. Phases ask for those
 # of so many rows of the result further on, or as many as so many bytes hold.
@@ -65,9 +68,10 @@ def fetching_of(
     next_rows = max(1, problem.dst[1] // problem.src[1]) * problem.dst[2] * pixel * itemsize
     near = kernel in _NEAR
     if kernel == "channels" and _processor.ZEN5:
-        # Beyond the end of a short row lies the next one, which is there already: from memory,
-        # whole rows are asked for instead, unless there are few for each row of the result.
-        short = problem.dst[2] * problem.channels * itemsize < _NEAR_BYTES
+        # From memory whole rows are asked for instead, unless there are few for each row of the
+        # result.
+        row_bytes = problem.dst[2] * problem.channels * itemsize
+        short = row_bytes < _SHORT_ROW_OF_CHANNELS_BYTES
         grows = math.prod(problem.dst) > math.prod(problem.src)
         near = not (short and grows and _processor.beyond_cache(read, _IN_ORDER_CHANNELS))
     share = _IN_ORDER_CHANNELS if kernel == "channels" else _IN_ORDER
