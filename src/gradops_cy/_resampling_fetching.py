@@ -66,12 +66,12 @@ def fetching_of(
     if read < _FETCH_BYTES:
         return {"ahead": 0, "rows_ahead": 0, "in_order": False, "asks_near": False}
     next_rows = max(1, problem.dst[1] // problem.src[1]) * problem.dst[2] * pixel * itemsize
+    of_all_channels = problem.dst[2] * problem.channels * itemsize
     near = kernel in _NEAR
     if kernel == "channels" and _processor.ZEN5:
         # From memory whole rows are asked for instead, unless there are few for each row of the
         # result.
-        row_bytes = problem.dst[2] * problem.channels * itemsize
-        short = row_bytes < _SHORT_ROW_OF_CHANNELS_BYTES
+        short = of_all_channels < _SHORT_ROW_OF_CHANNELS_BYTES
         grows = math.prod(problem.dst) > math.prod(problem.src)
         near = not (short and grows and _processor.beyond_cache(read, _IN_ORDER_CHANNELS))
     share = _IN_ORDER_CHANNELS if kernel == "channels" else _IN_ORDER
@@ -93,7 +93,9 @@ def fetching_of(
             ahead = min(ahead, _NEAR_BYTES // products // 64 * 64)
     if near and ahead:
         ahead += _kernels.NEAR
-    rows_ahead = _rows_ahead(problem) if kernel == "channels" and in_order else 0
+    rows_ahead = 0
+    if kernel == "channels" and in_order:
+        rows_ahead = _rows_ahead(problem, of_all_channels)
     return {
         "ahead": ahead,
         "rows_ahead": rows_ahead,
@@ -102,9 +104,9 @@ def fetching_of(
     }
 
 
-def _rows_ahead(problem: ResampleProblem) -> int:
+def _rows_ahead(problem: ResampleProblem, row_bytes: int) -> int:
     """Return how many rows of the result ahead whole rows are asked for; 0 for none."""
-    new = _arrays.DTYPES[problem.load_dtype].itemsize * problem.dst[2] * problem.channels
+    new = row_bytes
     for src, dst in zip(problem.src[:2], problem.dst[:2], strict=True):
         new *= max(1, dst // src)
     if not _processor.AMD or new > _WHOLE_ROWS_BYTES:
