@@ -27,7 +27,7 @@ _NANOSECONDS = {
         "shared": (1.8, 0.52, 26.5, 1.48, 0.107, 0.29),
         # A row of the result, its blocks, those for each row of diff_dst; a call for rows alike.
         "phases": (1.8, 1.2, 0.37, 15.0),
-        "spread": (1.3, 0.88, 0.2, 5.0),  # phases where the width shrinks
+        "spread": (1.3, 0.88, 0.2, 12.0),  # phases where the width shrinks
         # A row or a plane, a row that reads something, its blocks, those for each row of diff_dst.
         "points": (0.93, 2.7, 0.7, 0.7),
         # Sixteen planes, a row of these, a position transposed, and each tap.
@@ -56,6 +56,8 @@ _PERMUTES_ZEN4 = 1.25
 # How much longer than in cache phases take, beside widths, where so many bytes of float32 are read
 # for each row of the result from memory.
 _LONG_ROWS_BYTES, _PHASES_OF_LONG_ROWS = 1 << 14, 1.3
+# And where halves are spread to results that are more than such a share of the largest cache.
+_HALVES_IN_CACHE, _SPREAD_HALVES = 0.25, 1.5
 _PERMUTING = ("width", "shared", "planes", "rows")
 
 
@@ -148,6 +150,10 @@ class Work:
         new_bytes = problem.dst[1] / problem.src[1] * problem.dst[2] * self.itemsize
         if self.itemsize == 4 and new_bytes >= _LONG_ROWS_BYTES and self.from_memory:
             time *= _PHASES_OF_LONG_ROWS
+        written = self.rows * problem.src[2] * self.itemsize
+        to_memory = _processor.beyond_cache(written, _HALVES_IN_CACHE)
+        if kind == "spread" and self.itemsize == 2 and to_memory:
+            time *= _SPREAD_HALVES
         return time
 
     def points(self) -> float:
