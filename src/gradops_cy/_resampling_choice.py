@@ -50,6 +50,10 @@ _LONGEST_WIDTH = 1 << 20
 _SHARED_SCALE = 8
 # Channels of a position of the kernel of points, all of which its buffers hold.
 _MOST_CHANNELS = 4096
+# Elements of both tensors from which on channels are better than points for halves that are rounded
+# slowly, and of how few channels bfloat16 is where vectors are rounded by an instruction.
+_ROUNDED_ELEMENTS = 1 << 19
+_ROUNDED_CHANNELS = 64
 # Elements of diff_dst and of the result that the kernel of planes may hold, and the fewest of its
 # groups that keep threads busy; and the elements loaded and stored that are worth a thread.
 _PLANE_ELEMENTS = 1 << 17
@@ -121,6 +125,21 @@ class _Candidates:
         alone = self.permutes and self.elements < 2 * THREAD_ELEMENTS
         return fits and (alone or groups >= _PLANE_GROUPS)
 
+    @property
+    def rounds_rows_alike(self) -> bool:
+        """Whether to round rows that are the same once, as channels do, is what counts.
+
+        So it is where all positions read something and take longer to round than to read.
+        """
+        problem = self.problem
+        dtype = _arrays.DTYPE_NAMES[problem.store_dtype]
+        slow = dtype in ("bf16", "f16") if _kernels.POINT_LANES < 16 else dtype == "bf16"
+        if _isa.TIER in ("v4bf16", "amx"):
+            slow = slow and problem.channels < _ROUNDED_CHANNELS
+        large = problem.mode != "nearest" and self.elements >= _ROUNDED_ELEMENTS
+        all_read = problem.dst[1] < problem.src[1] and self.axes[2].count.min() > 0
+        return slow and large and bool(all_read)
+
     def by_rules(self) -> Iterator[str]:
         """Name them for channels that lie innermost."""
         problem = self.problem
@@ -130,7 +149,8 @@ class _Candidates:
             limit = _KERNEL_WIDTH_CHANNELS_SPARSE
         widths = self.permutes and problem.channels < limit
         few = problem.channels < _FEW_CHANNELS and self.rows >= _FEW_ROWS
-        if widths or few or self.longest[0] * self.longest[1] == 1:
+        alone = self.longest[0] * self.longest[1] == 1 and not self.rounds_rows_alike
+        if widths or few or alone:
             yield "points"
         if widths:
             yield "width"
