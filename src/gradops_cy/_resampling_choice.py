@@ -44,6 +44,9 @@ _KERNEL_WIDTH_CHANNELS = 16
 _KERNEL_WIDTH_CHANNELS_SPARSE = 32
 _SPARSE = 3
 _GROUP_ELEMENTS = 1024
+# What the kernel of widths picks for a position, by its cost, from which on channels are better
+# lanes, however few they are; of vectors of 64 and of 32 bytes.
+_MOST_PICKS = {16: 10, 8: 35}
 CHUNK_ELEMENTS = 4096
 _LONGEST_WIDTH = 1 << 20
 # The scale from which on linear phases take two passes, and read each row once.
@@ -153,8 +156,10 @@ class _Candidates:
         if widths or few or alone:
             yield "points"
         if widths:
-            yield "width"
-            few = problem.channels < _KERNEL_WIDTH_CHANNELS
+            picks = self.blocks(self.side_by_side)[1] / problem.src[2]
+            many = problem.mode != "nearest" and picks > _MOST_PICKS[_kernels.WIDTH_LANES]
+            yield "channels" if many else "width"
+            few = problem.channels < _KERNEL_WIDTH_CHANNELS and self.rows >= _FEW_ROWS
         yield "rows" if few else "channels"
 
     def by_time(self) -> list[str]:
