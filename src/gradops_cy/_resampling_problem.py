@@ -47,6 +47,12 @@ class ResampleProblem:
         itemsize = _arrays.DTYPES[self.load_dtype].itemsize
         return self.batch * self.channels * math.prod(self.dst) * itemsize
 
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of the result."""
+        itemsize = _arrays.DTYPES[self.store_dtype].itemsize
+        return self.batch * self.channels * math.prod(self.src) * itemsize
+
     def __str__(self) -> str:
         """Return benchdnn's problem string, the mode and the coordinates."""
         axes = [

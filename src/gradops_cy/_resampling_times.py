@@ -150,8 +150,7 @@ class Work:
         new_bytes = problem.dst[1] / problem.src[1] * problem.dst[2] * self.itemsize
         if self.itemsize == 4 and new_bytes >= _LONG_ROWS_BYTES and self.from_memory:
             time *= _PHASES_OF_LONG_ROWS
-        written = self.rows * problem.src[2] * self.itemsize
-        to_memory = _processor.beyond_cache(written, _HALVES_IN_CACHE)
+        to_memory = _processor.beyond_cache(problem.bytes_written, _HALVES_IN_CACHE)
         if kind == "spread" and self.itemsize == 2 and to_memory:
             time *= _SPREAD_HALVES
         return time
