@@ -178,3 +178,29 @@ def test_batches(monkeypatch, src, dst, channels, spread, data_format, dtype):
         results.append(out.tobytes())
     assert len(results) in (1, 3)
     assert len(set(results)) == 1
+
+
+@every_narrow_dtype
+@every_format
+@pytest.mark.parametrize(
+    ("mode", "channels", "src", "dst"),
+    [
+        ("cubic", 3, (6, 64), (12, 128)),
+        ("cubic", 3, (5, 96), (8, 144)),
+        ("cubic", 2, (3, 32), (12, 128)),
+        ("linear", 1, (4, 3, 256), (2, 6, 128)),
+    ],
+)
+def test_where_a_line_of_memory_begins(mode, channels, src, dst, data_format, dtype):
+    """Vectors are read from where lines begin, wherever diff_dst does: the same bits."""
+    shape, of_dst = shapes_of(data_format, channels, src, dst)
+    room = np.empty(math.prod(of_dst) + 64, DTYPES[dtype])
+    values = np.random.default_rng(0).standard_normal(of_dst).astype(room.dtype)
+    results = set()
+    for begin in (0, 1, 8, 13, 16, 31):
+        room[:] = np.nan
+        dy = room[begin : begin + values.size].reshape(of_dst)
+        dy[...] = values
+        result = interpolate_backward(shape, dy, mode=mode, data_format=data_format)
+        results.add(result.tobytes())
+    assert len(results) == 1

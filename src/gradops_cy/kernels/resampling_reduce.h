@@ -6,9 +6,10 @@
 #include "resampling.h"
 
 enum {
-    REDUCED_ROWS = 64,               /* of diff_dst at most, for a row of the result */
-    HELD_ROWS = 4,                   /* the most of a constant count */
-    REDUCED_AT_ONCE = 2 * LANES_F32, /* elements for each time that something is asked for `meanwhile` */
+    REDUCED_ROWS = 64,                /* of diff_dst at most, for a row of the result */
+    HELD_ROWS = 4,                    /* the most of a constant count */
+    ALIGNED_ELEMENTS = 8 * LANES_F32, /* of a row from which on vectors are read where lines begin */
+    REDUCED_AT_ONCE = 2 * LANES_F32,  /* elements for each time that something is asked for `meanwhile` */
 };
 
 #if defined(__AVX2__) && defined(__FMA__)
@@ -47,13 +48,50 @@ INLINE vec_f32 reduce_vector(const int dtype, const int constant, const char *co
     return sum;
 }
 
-/* See reduce_rows. `whole` vectors are read beyond the end of a row. Long sums of two vectors would wait for
- * each product. */
+/* Whether rows begin at the same place of a vector in memory. */
+INLINE int lie_alike(const char *const *row, ptrdiff_t rows) {
+    for (ptrdiff_t r = 1; r < rows; r++)
+        if ((row[r] - row[0]) % VECTOR_BYTES) return 0;
+    return 1;
+}
+
+/* The columns of a row from j on. `whole` vectors are read beyond its end. Long sums of two vectors would wait
+ * for each product. */
+INLINE void reduce_columns(const int dtype, const int constant, const int whole, const char *const *row,
+                           const float *weight, const vec_f32 *held, ptrdiff_t rows, ptrdiff_t begin,
+                           ptrdiff_t j, ptrdiff_t n, Asking *meanwhile, float *dst) {
+    const ptrdiff_t size = element_size(dtype);
+#define PAIRS(pairs)                                                                               \
+    reduce_pairs(dtype, constant, pairs, row, weight, held, rows, begin + j * size, dst + j)
+#define VECTOR(n)                                                                                  \
+    reduce_vector(dtype, constant, row, weight, held, rows, begin + j * size, n)
+    for (; !constant && j + 4 * LANES_F32 <= n; j += 4 * LANES_F32) {
+        if (meanwhile) ask_near(meanwhile, 2);
+        PAIRS(2);
+    }
+    for (; j + 2 * LANES_F32 <= n; j += 2 * LANES_F32) {
+        if (meanwhile) ask_near(meanwhile, 1);
+        PAIRS(1);
+    }
+    if (j + LANES_F32 <= n) {
+        write_f32((char *)(dst + j), VECTOR(LANES_F32), LANES_F32);
+        j += LANES_F32;
+    }
+    if (j < n) {
+        if (meanwhile) ask_near(meanwhile, 1);
+        write_f32((char *)(dst + j), VECTOR(whole ? LANES_F32 : n - j), (int)(n - j));
+    }
+#undef VECTOR
+#undef PAIRS
+}
+
+/* See reduce_rows. Vectors across two lines take two loads each: where rows lie alike, those after the first
+ * pair are read from where a line begins. */
 INLINE void reduce_rows_for(const int dtype, const int constant, const int whole, const char *const *rows_at,
                             const float *weight, ptrdiff_t rows, ptrdiff_t n, ptrdiff_t count,
                             ptrdiff_t row_step, Asking *meanwhile, float *dst, ptrdiff_t dst_step) {
     const ptrdiff_t size = element_size(dtype);
-    const int tail = (int)(n % LANES_F32);
+    const int aligns = rows > 1 && n >= ALIGNED_ELEMENTS && lie_alike(rows_at, rows);
     const char *held_row[HELD_ROWS], *const *row = constant ? held_row : rows_at;
     vec_f32 held[HELD_ROWS];
 #pragma GCC unroll 4
@@ -61,28 +99,9 @@ INLINE void reduce_rows_for(const int dtype, const int constant, const int whole
     for (ptrdiff_t i = 0; i < count; i++, dst += dst_step) {
         const ptrdiff_t begin = i * row_step;
         ptrdiff_t j = 0;
-#define PAIRS(pairs)                                                                               \
-    reduce_pairs(dtype, constant, pairs, row, weight, held, rows, begin + j * size, dst + j)
-#define VECTOR(n)                                                                                  \
-    reduce_vector(dtype, constant, row, weight, held, rows, begin + j * size, n)
-        for (; !constant && j + 4 * LANES_F32 <= n; j += 4 * LANES_F32) {
-            if (meanwhile) ask_near(meanwhile, 2);
-            PAIRS(2);
-        }
-        for (; j + 2 * LANES_F32 <= n; j += 2 * LANES_F32) {
-            if (meanwhile) ask_near(meanwhile, 1);
-            PAIRS(1);
-        }
-        if (n & LANES_F32) {
-            write_f32((char *)(dst + j), VECTOR(LANES_F32), LANES_F32);
-            j += LANES_F32;
-        }
-        if (tail) {
-            if (meanwhile) ask_near(meanwhile, 1);
-            write_f32((char *)(dst + j), VECTOR(whole ? LANES_F32 : tail), tail);
-        }
-#undef VECTOR
-#undef PAIRS
+        if (aligns) j = (-(intptr_t)(rows_at[0] + begin) & (VECTOR_BYTES - 1)) / size;
+        if (j) reduce_pairs(dtype, constant, 1, row, weight, held, rows, begin, dst);
+        reduce_columns(dtype, constant, whole, row, weight, held, rows, begin, j, n, meanwhile, dst);
     }
 }
 

@@ -77,9 +77,10 @@ INLINE void take_steps(const int parts, int steps, const int32_t *pattern, ptrdi
     }
 }
 
-/* A run whose windows have so many vectors; steps stay in registers where they are `fixed`, not 0. */
-INLINE void sum_windows(const int vectors, const int parts, const int fixed, const WidthRows *rows,
-                        const WidthRun *run) {
+/* A run whose windows have so many vectors; steps stay in registers where they are `fixed`, not 0, and nothing
+ * is masked where they are `full`: all lanes have them all. */
+INLINE void sum_windows(const int vectors, const int parts, const int fixed, const int full,
+                        const WidthRows *rows, const WidthRun *run) {
     const int32_t *pattern = run->pattern;
     const int steps = fixed ? fixed : pattern[MOST], lanes = run->lanes;
     const ptrdiff_t apart = parts == 2 ? pattern[BASES + 1] - pattern[BASES] : 0;
@@ -107,8 +108,9 @@ INLINE void sum_windows(const int vectors, const int parts, const int fixed, con
 #pragma GCC unroll 2
                 for (int p = 0; p < parts; p++) {
                     const WindowStep *s = taken + k * parts + p;
-                    sum[p] = add_used(pick_of_window(vectors, window[p], s->places), s->weight, sum[p],
-                                      s->used);
+                    const vec_f32 x = pick_of_window(vectors, window[p], s->places);
+                    if (full) sum[p] += x * s->weight;
+                    else sum[p] = add_used(x, s->weight, sum[p], s->used);
                 }
             write_f32((char *)dst, fold_parts(parts, sum), lanes);
         }
@@ -117,15 +119,21 @@ INLINE void sum_windows(const int vectors, const int parts, const int fixed, con
 
 INLINE void sum_windows_of(const int vectors, const int parts, const WidthRows *rows, const WidthRun *run) {
     const int steps = run->pattern[MOST];
-    if (steps == 4) sum_windows(vectors, parts, 4, rows, run);
-    else if (steps == 3) sum_windows(vectors, parts, 3, rows, run);
-    else if (steps == 2) sum_windows(vectors, parts, 2, rows, run);
-    else if (steps == 1 && parts == 1) sum_windows(vectors, parts, 1, rows, run);
-    else sum_windows(vectors, parts, 0, rows, run);
+#define SUM(full)                                                                                  \
+    do {                                                                                           \
+        if (steps == 4) sum_windows(vectors, parts, 4, full, rows, run);                           \
+        else if (steps == 3) sum_windows(vectors, parts, 3, full, rows, run);                      \
+        else if (steps == 2) sum_windows(vectors, parts, 2, full, rows, run);                      \
+        else if (steps == 1 && parts == 1) sum_windows(vectors, parts, 1, full, rows, run);        \
+        else sum_windows(vectors, parts, 0, full, rows, run);                                      \
+    } while (0)
+    if (run->pattern[LEAST] == steps) SUM(1);
+    else SUM(0);
+#undef SUM
 }
 
 /* A run whose taps lie further apart, as where channels lie between them: a pair of vectors for each. */
-INLINE void sum_taps(const int fixed, const WidthRows *rows, const WidthRun *run) {
+INLINE void sum_taps(const int fixed, const int full, const WidthRows *rows, const WidthRun *run) {
     const int steps = fixed ? fixed : run->pattern[MOST], lanes = run->lanes;
     const ptrdiff_t step = rows->step;
     const ptrdiff_t count = run->count, src_step = run->src_step, dst_step = run->dst_step;
@@ -138,9 +146,12 @@ INLINE void sum_taps(const int fixed, const WidthRows *rows, const WidthRun *run
         for (ptrdiff_t i = 0; i < count; i++, src += src_step, dst += dst_step) {
             vec_f32 sum = {0};
             if (meanwhile) ask_near(meanwhile, 1);
-#pragma GCC unroll 4
-            for (int k = 0; k < steps; k++)
-                sum = add_used(pick(2, src + k * step, taken[0].places), taken[k].weight, sum, taken[k].used);
+#pragma GCC unroll 8
+            for (int k = 0; k < steps; k++) {
+                const vec_f32 x = pick(2, src + k * step, taken[0].places);
+                if (full) sum += x * taken[k].weight;
+                else sum = add_used(x, taken[k].weight, sum, taken[k].used);
+            }
             write_f32((char *)dst, sum, lanes);
         }
     }
@@ -148,10 +159,17 @@ INLINE void sum_taps(const int fixed, const WidthRows *rows, const WidthRun *run
 
 static void sum_taps_of(const WidthRows *rows, const WidthRun *run) {
     const int steps = run->pattern[MOST];
-    if (steps == 4) sum_taps(4, rows, run);
-    else if (steps == 3) sum_taps(3, rows, run);
-    else if (steps == 2) sum_taps(2, rows, run);
-    else sum_taps(0, rows, run);
+#define SUM(full)                                                                                  \
+    do {                                                                                           \
+        if (steps == 8) sum_taps(8, full, rows, run);                                              \
+        else if (steps == 4) sum_taps(4, full, rows, run);                                         \
+        else if (steps == 3) sum_taps(3, full, rows, run);                                         \
+        else if (steps == 2) sum_taps(2, full, rows, run);                                         \
+        else sum_taps(0, full, rows, run);                                                         \
+    } while (0)
+    if (run->pattern[LEAST] == steps) SUM(1);
+    else SUM(0);
+#undef SUM
 }
 
 /* A run of any pattern, which is looked at for each block. */
