@@ -39,8 +39,10 @@ INLINE void NAME(add_box_vector)(int dtype, const int chains, const char *const 
                                  ptrdiff_t step, ptrdiff_t n, char *dst) {
     VEC total[4] = {{0}};
     for (ptrdiff_t k = 0; k < columns; k += chains)
-        for (int i = 0; i < chains && k + i < columns; i++, offset += step) {
+#pragma GCC unroll 4
+        for (int i = 0; i < chains; i++, offset += step) {
             VEC column = {0};
+            if (k + i >= columns) break;
             for (ptrdiff_t r = 0; r < rows; r++) column += LOAD_FIRST(dtype, row[r] + offset, n);
             total[i] += column;
         }
@@ -63,8 +65,16 @@ INLINE void NAME(add_boxes_for)(int dtype, const int chains, const int streams,
                           dst + c * size);
             c += 2 * LANES;
         }
-        for (; c < lanes; c += LANES)
-            NAME(add_box_vector)(dtype, chains, row, rows, columns, offset + c * size, step, lanes - c,
-                                 dst + c * size);
+#define VECTOR(n)                                                                                  \
+    NAME(add_box_vector)(dtype, chains, row, rows, columns, offset + c * size, step, n, dst + c * size)
+        for (; c + LANES <= lanes; c += LANES) VECTOR(LANES);
+        if (c < lanes && lanes > LANES) {
+            /* The last ones as a whole vector, some of them again. */
+            c = lanes - LANES;
+            VECTOR(LANES);
+        } else if (c < lanes) {
+            VECTOR(lanes);
+        }
+#undef VECTOR
     }
 }

@@ -253,7 +253,13 @@ INLINE void NAME(add_columns_for)(int dtype, int accumulate, const REAL *src, pt
             c += 2 * LANES;
         }
         for (; c + LANES <= lanes; c += LANES) ADD(1, LANES);
-        if (c < lanes) ADD(1, lanes - c);
+        if (c < lanes && lanes > LANES && !accumulate) {
+            /* The last ones as a whole vector, some of them again. */
+            c = lanes - LANES;
+            ADD(1, LANES);
+        } else if (c < lanes) {
+            ADD(1, lanes - c);
+        }
 #undef ADD
     }
 }
