@@ -12,11 +12,13 @@ AMD_512: bool = AMD and _isa.TIER in ("v4", "v4bf16")
 ZEN4: bool = AMD_512 and _AMD_FAMILY == 25
 ZEN5: bool = AMD_512 and _AMD_FAMILY == 26
 
+# Asked for once: a virtual machine takes 60 microseconds to answer.
+_LARGEST_CACHE: int = _cpu.largest_cache_bytes()
 # Bytes of a result from which on it may go past the caches.
 _LARGE_RESULT = 1 << 23
 # Bytes of both tensors that are found in cache by the next operator: as measured, an eighth of a
 # cache that other cores share, and no less than this.
-_HELD = max(1 << 23, _cpu.largest_cache_bytes() // 8)
+_HELD = max(1 << 23, _LARGEST_CACHE // 8)
 
 
 def past_the_caches(result: int, both: int) -> bool:
@@ -26,4 +28,4 @@ def past_the_caches(result: int, both: int) -> bool:
 
 def beyond_cache(read: int, share: float = 0.5) -> bool:
     """Return whether so many bytes are more than that share of the largest cache."""
-    return read > max(_LARGE_RESULT, _cpu.largest_cache_bytes() * share)
+    return read > max(_LARGE_RESULT, _LARGEST_CACHE * share)
