@@ -25,28 +25,23 @@ from gradops_cy._resampling_axis import AxisTable
 from gradops_cy._resampling_phases import PhaseTable, phase_table
 from gradops_cy._resampling_points import PointTable, point_table
 from gradops_cy._resampling_problem import Innermost, ResampleProblem
-from gradops_cy._resampling_times import Work, pick_cost
+from gradops_cy._resampling_times import Work
 from gradops_cy._resampling_width import WidthTable, chains, width_table
 
 _kernels = _isa.kernels("resampling")
 
-# Fewer channels than this are worse lanes than rows, but not than fewer rows than this.
+# Where channels lie innermost, of as many the kernel of channels is the best, unless all is points.
+# For tiers that cannot permute fewer than the second are worse lanes than rows; but fewer rows than
+# the third never are good ones.
+_MANY_CHANNELS = 32
 _FEW_CHANNELS = 8
 _FEW_ROWS = 3
 # Elements of both tensors up to which sixteen rows side by side are a choice where positions lie
 # innermost: from more than caches near the core hold they come slowly.
 _ROWS_ELEMENTS = 1 << 19
-# The kernel of widths takes NXC with fewer channels than this, or than the second where the width
-# does not grow and there is little to sum: nearest, or linear that shrinks by the third. It puts
-# rows side by side up to so many elements loaded or stored, and cuts them into chunks of about so
-# many elements.
-_KERNEL_WIDTH_CHANNELS = 16
-_KERNEL_WIDTH_CHANNELS_SPARSE = 32
-_SPARSE = 3
+# The kernel of widths puts rows side by side up to so many elements loaded or stored, and cuts them
+# into chunks of about so many elements.
 _GROUP_ELEMENTS = 1024
-# What the kernel of widths picks for a position, by its cost, from which on channels are better
-# lanes, however few they are; of vectors of 64 and of 32 bytes.
-_MOST_PICKS = {16: 10, 8: 35}
 CHUNK_ELEMENTS = 4096
 _LONGEST_WIDTH = 1 << 20
 # The scale from which on linear phases take two passes, and read each row once.
@@ -88,7 +83,7 @@ class KernelChoice:
 def choose(problem: ResampleProblem, innermost: Innermost, axes: list[AxisTable]) -> KernelChoice:
     """Choose a kernel; the result does not depend on it."""
     candidates = _Candidates(problem, innermost, axes)
-    names = candidates.by_rules() if innermost == "channels" else candidates.by_time()
+    names = candidates.by_rules() if candidates.has_rules else candidates.by_time()
     # The last one always can.
     return next(choice for name in names if (choice := candidates.make(name)))
 
@@ -99,7 +94,7 @@ class _Candidates:
     def __init__(
         self, problem: ResampleProblem, innermost: Innermost, axes: list[AxisTable]
     ) -> None:
-        self.problem, self.axes = problem, axes
+        self.problem, self.innermost, self.axes = problem, innermost, axes
         # Channels belong to the positions of a row, or have rows of their own.
         self.pixel = problem.channels if innermost == "channels" else 1
         self.planes = problem.batch * problem.channels
@@ -143,40 +138,40 @@ class _Candidates:
         all_read = problem.dst[1] < problem.src[1] and self.axes[2].count.min() > 0
         return slow and large and bool(all_read)
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether channels lie innermost and are many, or none of them can be permuted."""
+        many = self.problem.channels >= _MANY_CHANNELS
+        return self.innermost == "channels" and (many or not self.permutes)
+
     def by_rules(self) -> Iterator[str]:
-        """Name them for channels that lie innermost."""
-        problem = self.problem
-        limit = _KERNEL_WIDTH_CHANNELS
-        sparse = 1 if problem.mode == "nearest" else _SPARSE
-        if problem.dst[2] * sparse <= problem.src[2]:
-            limit = _KERNEL_WIDTH_CHANNELS_SPARSE
-        widths = self.permutes and problem.channels < limit
-        few = problem.channels < _FEW_CHANNELS and self.rows >= _FEW_ROWS
+        """Name them where no times are known."""
+        few = self.problem.channels < _FEW_CHANNELS and self.rows >= _FEW_ROWS
         alone = self.longest[0] * self.longest[1] == 1 and not self.rounds_rows_alike
-        if widths or few or alone:
+        if few or alone:
             yield "points"
-        if widths:
-            picks = self.blocks(self.side_by_side)[1] / problem.src[2]
-            many = problem.mode != "nearest" and picks > _MOST_PICKS[_kernels.WIDTH_LANES]
-            yield "channels" if many else "width"
-            few = problem.channels < _KERNEL_WIDTH_CHANNELS and self.rows >= _FEW_ROWS
         yield "rows" if few else "channels"
 
     def by_time(self) -> list[str]:
-        """Name them for positions that lie innermost, by the time that they take."""
+        """Name them for positions that lie innermost, or few channels, by the time they take."""
         times = self.nanoseconds()
         names = sorted(times, key=lambda name: times[name])
-        return [*names, "rows" if self.rows >= _FEW_ROWS else "channels"]
+        channels = self.innermost == "channels" or self.rows < _FEW_ROWS
+        return [*names, "channels" if channels else "rows"]
 
     def nanoseconds(self) -> dict[str, float]:
         """Estimate the times of the kernels, whether or not their tables hold the problem."""
-        work = Work(self.problem, self.axes, self.longest, self.chains, self.shares)
-        times = {"phases": work.phases(), "points": work.points()}
-        if self.has_planes:
+        work, channels_last = self.work, self.innermost == "channels"
+        times = {"width": work.width(self.side_by_side)} if self.permutes else {}
+        if not (channels_last and self.rounds_rows_alike):
+            times["points"] = work.points()
+        if channels_last:
+            times["channels"] = work.channels()
+        else:
+            times["phases"] = work.phases()
+        if not channels_last and self.has_planes:
             times["planes"] = work.planes_together()
-        if self.permutes:
-            times["width"] = work.width(*self.blocks(self.side_by_side))
-        if self.rows >= _FEW_ROWS and self.elements <= _ROWS_ELEMENTS:
+        if self.rows >= _FEW_ROWS and (channels_last or self.elements <= _ROWS_ELEMENTS):
             times["rows"] = work.rows_together()
         return times
 
@@ -216,22 +211,16 @@ class _Candidates:
         return phase_table(self.axes[2], problem.dst[2], lanes=lanes, parts=parts)
 
     @cached_property
+    def work(self) -> Work:
+        """What the problem consists of."""
+        return Work(self.problem, self.axes, self.longest, self.pixel, self.chains, self.shares)
+
+    @cached_property
     def side_by_side(self) -> int:
         """How many rows of the result the kernel of widths takes side by side."""
         row = max(self.problem.src[2], self.problem.dst[2]) * self.pixel
         most = max(1, min(self.rows, _kernels.ROW_LANES, _GROUP_ELEMENTS // row))
-        return min(range(1, most + 1), key=lambda rows: sum(self.blocks(rows)))
-
-    def blocks(self, rows: int) -> tuple[float, float]:
-        """Return the blocks of a row, of so many side by side, and what they pick, by its cost."""
-        lanes, taps = _kernels.WIDTH_LANES, self.longest[2]
-        extent, columns = self.problem.src[2] * self.pixel, self.problem.dst[2] * self.pixel
-        blocks = -(-rows * extent // lanes)
-        # A part of a block reads so many columns, more where it is of two rows.
-        positions = min(lanes // self.chains, rows * extent)
-        reach = -(-positions * columns // extent) + taps * self.pixel * (1 + (rows > 1))
-        vectors = -(-min(reach, rows * columns) // lanes)
-        return blocks / rows, blocks / rows * taps * pick_cost(vectors)
+        return min(range(1, most + 1), key=self.work.summed)
 
     def width_table(self) -> WidthTable | None:
         """Return the table of a row, or None for one that is too long or reads far apart.

@@ -1,13 +1,15 @@
-"""How long resampling kernels take where positions lie innermost, as estimated from what they do.
+"""How long resampling kernels take, as estimated from what they do.
 
-The nanoseconds of each were fitted to the times of 4,000 drawn problems in cache on Zen 5, with
-every kernel that can compute them: within a sixth for half of them, and what is chosen takes 1.025
-times as long as the best kernel with vectors of 64 bytes, 1.02 with 32, on average.
+The nanoseconds of each were fitted to the times of drawn problems in cache on Zen 5, 4,000 of each
+layout and vector length, with every kernel that can compute them: within a sixth for half of them.
+What is chosen takes 1.016 times as long as the best kernel channels first, and of few channels last
+1.03 with vectors of 64 bytes and 1.04 with 32, on average.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._resampling_axis import AxisTable
@@ -19,12 +21,13 @@ _kernels = _isa.kernels("resampling")
 # Nanoseconds for each thing that a kernel does, with vectors of 64 and of 32 bytes.
 _NANOSECONDS = {
     16: {
-        # A row of the result; a call that reduces rows alike, and its rows of diff_dst; vectors of
-        # these, of few and of many rows; blocks, and picks of few and of many taps.
-        "width": (0.9, 6.3, 1.2, 0.255, 0.42, 1.6, 0.15, 0.28),
-        # The same where rows are loaded once for two: strips of a row of the result, and vectors
-        # of diff_dst; a call for some planes; blocks, and picks of few and of many taps.
-        "shared": (1.8, 0.52, 26.5, 1.48, 0.107, 0.29),
+        # The first pass of widths: a call that reduces rows alike, its rows of diff_dst, vectors of
+        # these, of few and of many rows. Where rows are loaded once for two: strips of a row of
+        # the result, vectors of diff_dst, a call for some planes.
+        "width": (10.2, 0.9, 0.53, 0.485),
+        "shared": (1.6, 0.56, 12.5),
+        # The second one: blocks, patterns that are set up for a batch, and their steps.
+        "summed": (1.48, 0.67, 0.367),
         # A row of the result, its blocks, those for each row of diff_dst; a call for rows alike.
         "phases": (1.8, 1.2, 0.37, 15.0),
         "spread": (1.3, 0.88, 0.2, 12.0),  # phases where the width shrinks
@@ -33,22 +36,36 @@ _NANOSECONDS = {
         # Sixteen planes, a row of these, a position transposed, and each tap.
         "planes": (64.0, 19.5, 2.12, 0.3),
         # Sixteen rows, and their columns; a row of diff_dst, and its vectors; a position, and taps.
-        "rows": (170.0, 0.96, 1.4, 0.29, 2.6, 0.16),
+        "rows": (178.0, 1.38, 1.22, 0.36, 1.42, 0.167),
+        # A row of the result that reads something; rows of diff_dst, and vectors of these that are
+        # loaded; vectors of positions, and of their taps. In one pass (nearest): positions, and the
+        # vectors that they read.
+        "channels": (11.3, 1.93, 0.5, 1.72, 0.55),
+        "boxes": (1.97, 0.48),
     },
     8: {
-        "width": (1.25, 6.0, 1.06, 0.185, 0.275, 1.15, 0.09, 0.09),
-        "shared": (3.0, 0.37, 30.0, 1.24, 0.048, 0.081),
+        "width": (9.25, 0.57, 0.305, 0.3),
+        "shared": (2.0, 0.4, 0.16),
+        "summed": (1.1, 0.16, 0.253),
         "phases": (6.6, 0.95, 0.24, 4.9),
         "spread": (1.0, 1.1, 0.3, 5.0),
         "points": (1.05, 3.4, 0.45, 0.45),
         "planes": (66.0, 17.7, 2.6, 0.48),
-        "rows": (185.0, 1.1, 1.4, 0.2, 2.7, 0.27),
+        "rows": (193.0, 1.35, 1.28, 0.23, 2.34, 0.363),
+        "channels": (14.8, 3.33, 0.36, 0.99, 0.54),
+        "boxes": (2.3, 0.4),
     },
 }
-# What a tap of a block costs that is picked from one to three vectors, or from more in memory.
-_PICKS = {16: (1.0, 1.25, 3.0, 4.0), 8: (1.0, 3.0, 5.0, 8.0)}
-# More rows of diff_dst than this are many, as are more taps, or those of more chains.
-_FEW_PRODUCTS, _FEW_TAPS, _FEW_CHAINS = 4, 8, 2
+# A tap of a block of widths: those of all lie in a window of one to three vectors; each lies in
+# two, alone or beside others in parts; places lie in four vectors, or in eight.
+_WINDOWS = {16: (0.25, 0.25, 0.39), 8: (0.33, 0.31, 0.46)}
+_PAIRS, _PARTS = {16: 0.68, 8: 0.52}, {16: 0.83, 8: 0.52}
+_FAR = {16: (1.4, 2.0), 8: (0.53, 0.7)}
+# Patterns that come again after so many blocks are set up once for a batch. This has so many rows
+# at least, where these are long.
+_MOST_KINDS, _LONG_ROWS = 16, 4
+# More rows of diff_dst than this are many.
+_FEW_PRODUCTS = 4
 # With vectors of 64 bytes Intel was found to favour rows over planes by so much, and Zen 4 kernels
 # that do not permute.
 _PLANES_INTEL = 1.3
@@ -56,15 +73,12 @@ _PERMUTES_ZEN4 = 1.25
 # How much longer than in cache phases take, beside widths, where so many bytes of float32 are read
 # for each row of the result from memory.
 _LONG_ROWS_BYTES, _PHASES_OF_LONG_ROWS = 1 << 14, 1.3
-# And where halves are spread to results that are more than such a share of the largest cache.
-_HALVES_IN_CACHE, _SPREAD_HALVES = 0.25, 1.5
-_PERMUTING = ("width", "shared", "planes", "rows")
-
-
-def pick_cost(vectors: int) -> float:
-    """Return what a tap of a block of the kernel of widths costs that lies in so many vectors."""
-    costs = _PICKS[_kernels.WIDTH_LANES]
-    return costs[min(vectors, len(costs)) - 1]
+# And where a tensor is more than such a share of the largest cache: diff_dst, for rows and widths
+# beside channels that lie innermost; or the result that halves are spread to.
+_IN_CACHE = 0.25
+_ROWS_FROM_AFAR, _VOLUMES_FROM_AFAR, _LONG_ROWS_FROM_AFAR, _READ_AGAIN = 1.25, 1.6, 1.5, 0.75
+_SPREAD_HALVES = 1.5
+_PERMUTING = ("width", "shared", "summed", "planes", "rows")
 
 
 class Work:
@@ -75,61 +89,137 @@ class Work:
         problem: ResampleProblem,
         axes: list[AxisTable],
         longest: list[int],
+        pixel: int,
         chains: int,
         shares: bool,
     ) -> None:
-        self.problem, self.longest = problem, longest
+        self.problem, self.longest, self.pixel = problem, longest, pixel
         self.chains, self.shares = chains, shares
-        self.lanes = _kernels.POINT_LANES
-        self.planes: int = problem.batch * problem.channels
-        self.rows = self.planes * problem.src[0] * problem.src[1]
-        self.batch_rows = max(1, batch_elements(problem) // max(problem.src[2], problem.dst[2]))
-        # Of diff_dst, those read for all of the result's of a plane.
+        self.lanes: int = _kernels.POINT_LANES
+        # Channels that belong to positions are elements of a row, else they are planes.
+        self.planes: int = problem.batch * problem.channels // pixel
+        self.plane_rows: int = problem.src[0] * problem.src[1]
+        self.rows = self.planes * self.plane_rows
+        self.positions, self.columns = problem.src[2] * pixel, problem.dst[2] * pixel
+        self.batch_rows = max(1, batch_elements(problem) // max(self.positions, self.columns))
+        # Of diff_dst, the slices and the rows of one that are read for all of the result's.
         self.slices = float(axes[0].count.sum())
+        self.reads = int(axes[1].count.sum())
         self.itemsize: int = _arrays.DTYPES[problem.load_dtype].itemsize
         self.from_memory: bool = _processor.beyond_cache(problem.bytes_read)
+        self.leaves_cache: bool = _processor.beyond_cache(problem.bytes_read, _IN_CACHE)
         # Of a row of the result, on average.
         self.products = math.prod(float(axis.count.mean()) for axis in axes[:2])
         self.read = math.prod(float((axis.count > 0).mean()) for axis in axes[:2])
         self.taps = float(axes[2].count.mean())
-        self.blocks = -(-problem.src[2] // self.lanes)
-        self.vectors = -(-problem.dst[2] // self.lanes)
+        self._found: dict[int, tuple[int, float]] = {}
+        self.blocks = -(-self.positions // self.lanes)
+        self.vectors = -(-self.columns // self.lanes)
 
     def nanoseconds(self, kernel: str, *counts: float) -> float:
         """Return the time of what a kernel does so often."""
         costs = _NANOSECONDS[max(self.lanes, 8)][kernel]
         time = sum((cost * count for cost, count in zip(costs, counts, strict=True)), start=0.0)
-        if self.lanes == 16 and kernel == "planes" and not _processor.AMD:
-            time *= _PLANES_INTEL
-        if _processor.ZEN4 and kernel in _PERMUTING:
-            time *= _PERMUTES_ZEN4
-        return time
+        return time * self.slower(kernel)
 
-    def width(self, blocks: float, picks: float) -> float:
-        """Return the time of the kernel of widths, with so many blocks of a row and picks."""
-        picks *= self.rows
-        many = self.longest[2] > _FEW_TAPS or self.chains > _FEW_CHAINS
-        summed = self.rows * blocks, *((0, picks) if many else (picks, 0))
+    def slower(self, kernel: str) -> float:
+        """Return how much longer a kernel was found to take than in cache on Zen 5."""
+        factor = 1.0
+        if self.lanes == 16 and kernel == "planes" and not _processor.AMD:
+            factor *= _PLANES_INTEL
+        if _processor.ZEN4 and kernel in _PERMUTING:
+            factor *= _PERMUTES_ZEN4
+        return factor
+
+    def from_afar(self, kernel: str) -> float:
+        """Return how much longer it takes, beside channels that lie innermost, not from cache."""
+        src, dst = self.problem.src, self.problem.dst
+        if self.pixel == 1 or not self.leaves_cache:
+            return 1.0
+        if kernel == "rows":
+            return _ROWS_FROM_AFAR
+        if self.reads > 2 * dst[1]:
+            return _READ_AGAIN  # most of it from cache
+        if src[0] > 1:
+            return _VOLUMES_FROM_AFAR
+        return _LONG_ROWS_FROM_AFAR if self.shares and dst[1] >= 4 * src[1] else 1.0
+
+    def width(self, side: int) -> float:
+        """Return the time of the kernel of widths, with so many rows side by side."""
         if self.shares:
-            return self.nanoseconds("shared", *self._reduced_shared(), *summed)
-        return self.nanoseconds("width", *self._reduced_alike(), *summed)
+            time = self.nanoseconds("shared", *self._reduced_shared())
+        else:
+            time = self.nanoseconds("width", *self._reduced_alike())
+        return (time + self.summed(side)) * self.from_afar("width")
+
+    def summed(self, side: int) -> float:
+        """Return the time of the second pass of widths."""
+        of_side = -(-side * self.positions // self.lanes)
+        blocks = of_side / side * self.rows
+        # The first and the last block differ.
+        runs = min(of_side, self.kinds + 2 if self.kinds <= _MOST_KINDS else of_side)
+        steps, cost = self._taps(min(self.lanes, side * self.positions))
+        block, pattern, step = _NANOSECONDS[self.lanes]["summed"]
+        time = blocks * (block + steps * cost) + runs * self.batches * (pattern + steps * step)
+        return time * self.slower("summed")
+
+    @cached_property
+    def kinds(self) -> int:
+        """After how many blocks of widths their patterns come again."""
+        terms = self.problem.src[2] // math.gcd(self.problem.src[2], self.problem.dst[2])
+        return terms * self.pixel // math.gcd(terms * self.pixel, self.lanes)
+
+    @cached_property
+    def batches(self) -> int:
+        """How many batches of rows the kernel of widths takes."""
+        rows = self.batch_rows
+        if rows < 2 * self.plane_rows:
+            rows = max(rows // 2, min(rows, _LONG_ROWS))
+        return -(-self.rows // rows)
+
+    def _taps(self, places: int) -> tuple[int, float]:
+        # The taps of a block with so many places, and the time of one by where they lie.
+        if places not in self._found:
+            self._found[places] = self._find_taps(places)
+        return self._found[places]
+
+    def _find_taps(self, places: int) -> tuple[int, float]:
+        taps, chains, lanes, pixel = self.longest[2], self.chains, self.lanes, self.pixel
+        growth, windows = self.columns / self.positions - 1, _WINDOWS[lanes]
+
+        def reach(places: int) -> int:
+            # Over how many elements they lie.
+            moves = places - pixel if places % pixel == 0 else places - 1
+            return math.ceil(places + moves * growth)
+
+        of_part = reach(min(places, lanes // chains))
+        window = of_part + (taps - 1) * pixel
+        in_window = chains <= 2 and window <= len(windows) * lanes
+        if of_part + (chains - 1) * pixel > 2 * lanes:
+            far = chains == 4 or reach(places) > 4 * lanes
+            in_window = in_window and chains == 1
+            cost = _FAR[lanes][far]
+        else:
+            taps = -(-taps // chains) * chains
+            cost = _PAIRS[lanes] if chains == 1 else _PARTS[lanes]
+        return taps, windows[max(0, -(-window // lanes) - 1)] if in_window else cost
 
     def _reduced_alike(self) -> tuple[float, ...]:
         """Return what widths do to reduce depth and height, of rows that are alike."""
         problem, rows = self.problem, self.rows
         products = self.longest[0] * self.longest[1]
-        kinds = period(problem, 1, products)
+        kinds = period(problem, self.pixel, products)
         alike = problem.dst[1] * kinds % problem.src[1] == 0
         kinds = problem.src[0] * (kinds if alike else problem.src[1])
         calls = rows / max(1, min(rows, self.batch_rows) // kinds)
         vectors = rows * self.products * self.vectors
         of_rows = (0, vectors) if products > _FEW_PRODUCTS else (vectors, 0)
-        return rows, calls, calls * self.products, *of_rows
+        return calls, calls * self.products, *of_rows
 
     def _reduced_shared(self) -> tuple[float, ...]:
         """Return the same where each row of diff_dst is loaded once."""
         src, dst = self.problem.src, self.problem.dst
-        together = max(1, min(self.planes, self.batch_rows // (src[0] * src[1])))
+        together = max(1, min(self.planes, self.batch_rows // self.plane_rows))
         calls = self.planes * src[0] / together * max(1, src[1] / self.batch_rows)
         # A strip has four vectors, of several planes where these are narrow.
         narrow = max(1, min(together, 4 // self.vectors))
@@ -150,7 +240,7 @@ class Work:
         new_bytes = problem.dst[1] / problem.src[1] * problem.dst[2] * self.itemsize
         if self.itemsize == 4 and new_bytes >= _LONG_ROWS_BYTES and self.from_memory:
             time *= _PHASES_OF_LONG_ROWS
-        to_memory = _processor.beyond_cache(problem.bytes_written, _HALVES_IN_CACHE)
+        to_memory = _processor.beyond_cache(problem.bytes_written, _IN_CACHE)
         if kind == "spread" and self.itemsize == 2 and to_memory:
             time *= _SPREAD_HALVES
         return time
@@ -172,8 +262,19 @@ class Work:
 
     def rows_together(self) -> float:
         """Return the time of the kernel of rows."""
-        columns, positions = self.problem.dst[2], self.problem.src[2]
         groups, products = -(-self.rows // _kernels.ROW_LANES), self.rows * self.products
-        loaded = groups, groups * columns, products, products * self.vectors
-        summed = groups * positions, groups * positions * self.taps
-        return self.nanoseconds("rows", *loaded, *summed)
+        loaded = groups, groups * self.columns, products, products * self.vectors
+        summed = groups * self.positions, groups * self.positions * self.taps
+        return self.nanoseconds("rows", *loaded, *summed) * self.from_afar("rows")
+
+    def channels(self) -> float:
+        """Return the time of the kernel of channels, for those that lie innermost."""
+        depth, height, width = self.longest
+        positions, vectors = self.rows * self.problem.src[2], -(-self.pixel // self.lanes)
+        taps = positions * vectors * self.taps
+        few = depth * height <= _kernels.ROWS_OF_A_PLANE and width <= _kernels.COLUMNS_IN_SEQUENCE
+        if self.problem.mode == "nearest" and few:
+            return self.nanoseconds("boxes", positions, taps * self.products)
+        loaded = self.planes * self.slices * self.problem.dst[1] * self.vectors
+        of_rows = self.rows * self.read, self.rows * self.products, loaded
+        return self.nanoseconds("channels", *of_rows, positions * vectors, taps)
