@@ -100,18 +100,24 @@ class AxisTaps:
         lengths = np.minimum(gaps, block)
         ends = lengths.cumsum()
         firsts = ends - lengths
-        entries = np.repeat(starts - firsts * step, lengths)
-        entries += np.arange(len(entries), dtype=np.intp) * step
         positions = np.arange(1 if phased else block, dtype=np.intp)
-        if phased or step == 1:
-            heads = firsts[self._heads(block)]
-            index = firsts[place[:indexed], np.newaxis] + positions
-        else:
-            entries.sort()
+        needed = self.offsets[:indexed, np.newaxis] + positions * self.in_step
+        if not phased and step > 1 and lengths.sum() == self.span + (block - 1) * step:
+            # All coordinates: there is nothing to be put in order, or looked for.
             step = 1
-            heads = np.flatnonzero(np.diff(entries, prepend=entries[:1] - 2) != 1)
-            needed = self.offsets[:indexed, np.newaxis] + positions * self.in_step
-            index = np.searchsorted(entries, needed)
+            entries = np.arange(self.low, self.low + lengths.sum(), dtype=np.intp)
+            heads, index = np.zeros(1, np.intp), needed - self.low
+        else:
+            entries = np.repeat(starts - firsts * step, lengths)
+            entries += np.arange(len(entries), dtype=np.intp) * step
+            if phased or step == 1:
+                heads = firsts[self._heads(block)]
+                index = firsts[place[:indexed], np.newaxis] + positions
+            else:
+                entries.sort()
+                step = 1
+                heads = np.flatnonzero(np.diff(entries, prepend=entries[:1] - 2) != 1)
+                index = np.searchsorted(entries, needed)
         runs = np.empty((len(heads), 4), np.intp)
         runs[:, 0], runs[:, 1] = heads, entries[heads]
         runs[:, 2], runs[:, 3] = np.diff(heads, append=len(entries)), step
