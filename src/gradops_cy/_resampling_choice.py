@@ -156,15 +156,18 @@ class _Candidates:
         """Name them for positions that lie innermost, or few channels, by the time they take."""
         times = self.nanoseconds()
         names = sorted(times, key=lambda name: times[name])
+        if self.innermost == "channels" and max(self.longest) == 1 and self.rounds_rows_alike:
+            # Times tell nothing of what is rounded, nor of rows that are rounded once.
+            names.insert(0, "channels" if self.pixel >= _kernels.WIDTH_LANES else "points")
         channels = self.innermost == "channels" or self.rows < _FEW_ROWS
         return [*names, "channels" if channels else "rows"]
 
     def nanoseconds(self) -> dict[str, float]:
         """Estimate the times of the kernels, whether or not their tables hold the problem."""
         work, channels_last = self.work, self.innermost == "channels"
-        times = {"width": work.width(self.side_by_side)} if self.permutes else {}
-        if not (channels_last and self.rounds_rows_alike):
-            times["points"] = work.points()
+        times = {"points": work.points()}
+        if self.permutes:
+            times["width"] = work.width(self.side_by_side)
         if channels_last:
             times["channels"] = work.channels()
         else:
