@@ -30,10 +30,10 @@ from gradops_cy._resampling_width import WidthTable, chains, width_table
 
 _kernels = _isa.kernels("resampling")
 
-# Where channels lie innermost, of as many the kernel of channels is the best, unless all is points.
-# For tiers that cannot permute fewer than the second are worse lanes than rows; but fewer rows than
-# the third never are good ones.
-_MANY_CHANNELS = 32
+# Where channels lie innermost, of as many the kernel of channels is the best, unless all is points;
+# of the second where the width does not shrink. For tiers that cannot permute fewer than the third
+# are worse lanes than rows; but fewer rows than the last never are good ones.
+_MANY_CHANNELS, _MANY_OF_GROWTH = 32, 16
 _FEW_CHANNELS = 8
 _FEW_ROWS = 3
 # Elements of both tensors up to which sixteen rows side by side are a choice where positions lie
@@ -141,7 +141,8 @@ class _Candidates:
     @property
     def has_rules(self) -> bool:
         """Whether channels lie innermost and are many, or none of them can be permuted."""
-        many = self.problem.channels >= _MANY_CHANNELS
+        shrinks = self.problem.dst[2] < self.problem.src[2]
+        many = self.problem.channels >= (_MANY_CHANNELS if shrinks else _MANY_OF_GROWTH)
         return self.innermost == "channels" and (many or not self.permutes)
 
     def by_rules(self) -> Iterator[str]:
@@ -156,9 +157,10 @@ class _Candidates:
         """Name them for positions that lie innermost, or few channels, by the time they take."""
         times = self.nanoseconds()
         names = sorted(times, key=lambda name: times[name])
-        if self.innermost == "channels" and max(self.longest) == 1 and self.rounds_rows_alike:
+        if self.innermost == "channels" and max(self.longest) == 1:
             # Times tell nothing of what is rounded, nor of rows that are rounded once.
-            names.insert(0, "channels" if self.pixel >= _kernels.WIDTH_LANES else "points")
+            wide = self.pixel >= _kernels.WIDTH_LANES
+            names.insert(0, "channels" if wide and self.rounds_rows_alike else "points")
         channels = self.innermost == "channels" or self.rows < _FEW_ROWS
         return [*names, "channels" if channels else "rows"]
 

@@ -3,7 +3,7 @@
 The nanoseconds of each were fitted to the times of drawn problems in cache on Zen 5, 4,000 of each
 layout and vector length, with every kernel that can compute them: within a sixth for half of them.
 What is chosen takes 1.016 times as long as the best kernel channels first, and of few channels last
-1.03 with vectors of 64 bytes and 1.04 with 32, on average.
+1.02 with vectors of 64 bytes and 1.03 with 32, on average.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NANOSECONDS = {
         # The first pass of widths: a call that reduces rows alike, its rows of diff_dst, vectors of
         # these, of few and of many rows. Where rows are loaded once for two: strips of a row of
         # the result, vectors of diff_dst, a call for some planes.
-        "width": (10.2, 0.9, 0.53, 0.485),
-        "shared": (1.6, 0.56, 12.5),
+        "width": (10.2, 0.86, 0.54, 0.485),
+        "shared": (1.67, 0.555, 18.0),
         # The second one: blocks, patterns that are set up for a batch, and their steps.
-        "summed": (1.48, 0.67, 0.367),
+        "summed": (1.34, 3.1, 0.64),
         # A row of the result, its blocks, those for each row of diff_dst; a call for rows alike.
         "phases": (1.8, 1.2, 0.37, 15.0),
         "spread": (1.3, 0.88, 0.2, 12.0),  # phases where the width shrinks
@@ -44,9 +44,9 @@ _NANOSECONDS = {
         "boxes": (1.97, 0.48),
     },
     8: {
-        "width": (9.25, 0.57, 0.305, 0.3),
-        "shared": (2.0, 0.4, 0.16),
-        "summed": (1.1, 0.16, 0.253),
+        "width": (9.3, 0.47, 0.31, 0.305),
+        "shared": (2.07, 0.4, 3.2),
+        "summed": (1.1, 0.2, 0.91),
         "phases": (6.6, 0.95, 0.24, 4.9),
         "spread": (1.0, 1.1, 0.3, 5.0),
         "points": (1.05, 3.4, 0.45, 0.45),
@@ -58,25 +58,28 @@ _NANOSECONDS = {
 }
 # A tap of a block of widths: those of all lie in a window of one to three vectors; each lies in
 # two, alone or beside others in parts; places lie in four vectors, or in eight.
-_WINDOWS = {16: (0.25, 0.25, 0.39), 8: (0.33, 0.31, 0.46)}
-_PAIRS, _PARTS = {16: 0.68, 8: 0.52}, {16: 0.83, 8: 0.52}
-_FAR = {16: (1.4, 2.0), 8: (0.53, 0.7)}
-# Patterns that come again after so many blocks are set up once for a batch. This has so many rows
-# at least, where these are long.
-_MOST_KINDS, _LONG_ROWS = 16, 4
+_WINDOWS = {16: (0.23, 0.23, 0.39), 8: (0.29, 0.28, 0.44)}
+_PAIRS, _PARTS = {16: 0.69, 8: 0.49}, {16: 0.83, 8: 0.47}
+_FAR = {16: (1.41, 1.96), 8: (0.51, 0.65)}
+# Patterns that come again after so many blocks are set up once for a batch, which of long rows has
+# so many, or of those with more patterns.
+_MOST_KINDS, _LONG_ROWS, _LONG_ROWS_OF_MANY = 16, 4, 8
 # More rows of diff_dst than this are many.
 _FEW_PRODUCTS = 4
 # With vectors of 64 bytes Intel was found to favour rows over planes by so much, and Zen 4 kernels
 # that do not permute.
 _PLANES_INTEL = 1.3
 _PERMUTES_ZEN4 = 1.25
+# How much longer than where it grows rows take where the width shrinks, with vectors of 64 bytes,
+# and channels that are fewer than a vector has lanes; and others.
+_ROWS_OF_SHRINKING, _CHANNELS_OF_SHRINKING = 1.2, (1.25, 0.9)
 # How much longer than in cache phases take, beside widths, where so many bytes of float32 are read
 # for each row of the result from memory.
 _LONG_ROWS_BYTES, _PHASES_OF_LONG_ROWS = 1 << 14, 1.3
 # And where a tensor is more than such a share of the largest cache: diff_dst, for rows and widths
 # beside channels that lie innermost; or the result that halves are spread to.
 _IN_CACHE = 0.25
-_ROWS_FROM_AFAR, _VOLUMES_FROM_AFAR, _LONG_ROWS_FROM_AFAR, _READ_AGAIN = 1.25, 1.6, 1.5, 0.75
+_ROWS_FROM_AFAR, _VOLUMES_FROM_AFAR, _LONG_ROWS_FROM_AFAR, _READ_AGAIN = 1.4, 1.3, 1.6, 0.75
 _SPREAD_HALVES = 1.5
 _PERMUTING = ("width", "shared", "summed", "planes", "rows")
 
@@ -142,7 +145,7 @@ class Work:
             return _READ_AGAIN  # most of it from cache
         if src[0] > 1:
             return _VOLUMES_FROM_AFAR
-        return _LONG_ROWS_FROM_AFAR if self.shares and dst[1] >= 4 * src[1] else 1.0
+        return _LONG_ROWS_FROM_AFAR if self.shares and dst[1] >= 6 * src[1] else 1.1
 
     def width(self, side: int) -> float:
         """Return the time of the kernel of widths, with so many rows side by side."""
@@ -174,7 +177,7 @@ class Work:
         """How many batches of rows the kernel of widths takes."""
         rows = self.batch_rows
         if rows < 2 * self.plane_rows:
-            rows = max(rows // 2, min(rows, _LONG_ROWS))
+            rows = max(rows // 2, _LONG_ROWS_OF_MANY if self.kinds > _MOST_KINDS else _LONG_ROWS)
         return -(-self.rows // rows)
 
     def _taps(self, places: int) -> tuple[int, float]:
@@ -265,7 +268,9 @@ class Work:
         groups, products = -(-self.rows // _kernels.ROW_LANES), self.rows * self.products
         loaded = groups, groups * self.columns, products, products * self.vectors
         summed = groups * self.positions, groups * self.positions * self.taps
-        return self.nanoseconds("rows", *loaded, *summed) * self.from_afar("rows")
+        time = self.nanoseconds("rows", *loaded, *summed) * self.from_afar("rows")
+        slow = self.pixel > 1 and self.lanes == 16 and self.columns < self.positions
+        return time * _ROWS_OF_SHRINKING if slow else time
 
     def channels(self) -> float:
         """Return the time of the kernel of channels, for those that lie innermost."""
@@ -277,4 +282,7 @@ class Work:
             return self.nanoseconds("boxes", positions, taps * self.products)
         loaded = self.planes * self.slices * self.problem.dst[1] * self.vectors
         of_rows = self.rows * self.read, self.rows * self.products, loaded
-        return self.nanoseconds("channels", *of_rows, positions * vectors, taps)
+        time = self.nanoseconds("channels", *of_rows, positions * vectors, taps)
+        if self.columns < self.positions:
+            time *= _CHANNELS_OF_SHRINKING[self.pixel >= self.lanes]
+        return time
