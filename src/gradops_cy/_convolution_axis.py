@@ -23,6 +23,13 @@ _FAR = 1 << 62
 _NO_WINDOW = np.empty((0, 4), np.intp), np.empty(0, np.intp), np.empty(0, np.intp)
 
 
+def _runs_of(starts: Ints, lengths: Ints, step: int) -> Ints:
+    """Return the coordinates of runs: so many from each start on, `step` apart."""
+    entries = np.repeat(starts - (lengths.cumsum() - lengths) * step, lengths)
+    entries += np.arange(len(entries), dtype=np.intp) * step
+    return entries
+
+
 @dataclass(frozen=True, eq=False)
 class AxisTaps:
     """The taps of one axis, whatever its extents."""
@@ -98,26 +105,24 @@ class AxisTaps:
         starts, gaps, place = self._starts
         step = self.in_step
         lengths = np.minimum(gaps, block)
-        ends = lengths.cumsum()
-        firsts = ends - lengths
+        firsts = lengths.cumsum() - lengths
         positions = np.arange(1 if phased else block, dtype=np.intp)
-        needed = self.offsets[:indexed, np.newaxis] + positions * self.in_step
-        if not phased and step > 1 and lengths.sum() == self.span + (block - 1) * step:
-            # All coordinates: there is nothing to be put in order, or looked for.
-            step = 1
-            entries = np.arange(self.low, self.low + lengths.sum(), dtype=np.intp)
-            heads, index = np.zeros(1, np.intp), needed - self.low
+        if phased or step == 1:
+            entries = _runs_of(starts, lengths, step)
+            heads = firsts[self._heads(block)]
+            index = firsts[place[:indexed], np.newaxis] + positions
         else:
-            entries = np.repeat(starts - firsts * step, lengths)
-            entries += np.arange(len(entries), dtype=np.intp) * step
-            if phased or step == 1:
-                heads = firsts[self._heads(block)]
-                index = firsts[place[:indexed], np.newaxis] + positions
+            needed = self.offsets[:indexed, np.newaxis] + positions * step
+            count = int(lengths.sum())
+            if count == self.span + (block - 1) * step:
+                # All coordinates: there is nothing to be put in order, or looked for.
+                entries = np.arange(self.low, self.low + count, dtype=np.intp)
+                heads, index = np.zeros(1, np.intp), needed - self.low
             else:
-                entries.sort()
-                step = 1
+                entries = np.sort(_runs_of(starts, lengths, step))
                 heads = np.flatnonzero(np.diff(entries, prepend=entries[:1] - 2) != 1)
                 index = np.searchsorted(entries, needed)
+            step = 1
         runs = np.empty((len(heads), 4), np.intp)
         runs[:, 0], runs[:, 1] = heads, entries[heads]
         runs[:, 2], runs[:, 3] = np.diff(heads, append=len(entries)), step
