@@ -10,6 +10,9 @@ from gradops_cy._resampling_problem import ResampleProblem
 # Volumes have few rows that are alike, and more planes of them share what each costs before it
 # begins.
 _BATCH_ELEMENTS, _BATCH_ELEMENTS_OF_VOLUMES = 6144, 24576
+# The rows of a batch of long ones, which leave more of a cache to what they read the fewer they
+# are, and of those with more patterns than so many, which are set up once for all of a batch.
+_LONG_ROWS, _LONG_ROWS_OF_MANY, _FEW_PATTERNS = 4, 8, 16
 # The most rows of the result among which its kinds of rows repeat, for this to be made use of, and
 # the elements that one is summed from: longer ones are better read one after the other.
 _LONGEST_PERIOD, _PERIODIC_ELEMENTS = 16, 1024
@@ -21,6 +24,11 @@ _TURN_ELEMENTS, _FEW_PLANES = 1 << 13, 4
 def batch_elements(problem: ResampleProblem) -> int:
     """Return the elements of a batch of rows of the kernel of widths."""
     return _BATCH_ELEMENTS_OF_VOLUMES if problem.src[0] > 1 else _BATCH_ELEMENTS
+
+
+def long_rows(patterns: int) -> int:
+    """Return the rows of a batch of the kernel of widths that are long, of so many patterns."""
+    return _LONG_ROWS_OF_MANY if patterns > _FEW_PATTERNS else _LONG_ROWS
 
 
 def period(problem: ResampleProblem, pixel: int, products: int) -> int:

@@ -94,9 +94,10 @@ class _Candidates:
     def __init__(
         self, problem: ResampleProblem, innermost: Innermost, axes: list[AxisTable]
     ) -> None:
-        self.problem, self.innermost, self.axes = problem, innermost, axes
+        self.problem, self.axes = problem, axes
+        self.channels_last = innermost == "channels"
         # Channels belong to the positions of a row, or have rows of their own.
-        self.pixel = problem.channels if innermost == "channels" else 1
+        self.pixel = problem.channels if self.channels_last else 1
         self.planes = problem.batch * problem.channels
         self.rows = self.planes // self.pixel * problem.src[0] * problem.src[1]
         self.permutes = _kernels.WIDTH_LANES > 0 and not problem.computes_f64
@@ -143,7 +144,7 @@ class _Candidates:
         """Whether channels lie innermost and are many, or none of them can be permuted."""
         shrinks = self.problem.dst[2] < self.problem.src[2]
         many = self.problem.channels >= (_MANY_CHANNELS if shrinks else _MANY_OF_GROWTH)
-        return self.innermost == "channels" and (many or not self.permutes)
+        return self.channels_last and (many or not self.permutes)
 
     def by_rules(self) -> Iterator[str]:
         """Name them where no times are known."""
@@ -153,30 +154,29 @@ class _Candidates:
             yield "points"
         yield "rows" if few else "channels"
 
-    def by_time(self) -> list[str]:
+    def by_time(self) -> Iterator[str]:
         """Name them for positions that lie innermost, or few channels, by the time they take."""
-        times = self.nanoseconds()
-        names = sorted(times, key=lambda name: times[name])
-        if self.innermost == "channels" and max(self.longest) == 1:
+        if self.channels_last and max(self.longest) == 1:
             # Times tell nothing of what is rounded, nor of rows that are rounded once.
             wide = self.pixel >= _kernels.WIDTH_LANES
-            names.insert(0, "channels" if wide and self.rounds_rows_alike else "points")
-        channels = self.innermost == "channels" or self.rows < _FEW_ROWS
-        return [*names, "channels" if channels else "rows"]
+            yield "channels" if wide and self.rounds_rows_alike else "points"
+        times = self.nanoseconds()
+        yield from sorted(times, key=lambda name: times[name])
+        yield "channels" if self.channels_last or self.rows < _FEW_ROWS else "rows"
 
     def nanoseconds(self) -> dict[str, float]:
         """Estimate the times of the kernels, whether or not their tables hold the problem."""
-        work, channels_last = self.work, self.innermost == "channels"
+        work = self.work
         times = {"points": work.points()}
         if self.permutes:
             times["width"] = work.width(self.side_by_side)
-        if channels_last:
+        if self.channels_last:
             times["channels"] = work.channels()
         else:
             times["phases"] = work.phases()
-        if not channels_last and self.has_planes:
-            times["planes"] = work.planes_together()
-        if self.rows >= _FEW_ROWS and (channels_last or self.elements <= _ROWS_ELEMENTS):
+            if self.has_planes:
+                times["planes"] = work.planes_together()
+        if self.rows >= _FEW_ROWS and (self.channels_last or self.elements <= _ROWS_ELEMENTS):
             times["rows"] = work.rows_together()
         return times
 

@@ -12,7 +12,7 @@ import numpy as np
 from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._arrays import Array
 from gradops_cy._resampling_axis import AxisTable, axis_table
-from gradops_cy._resampling_batches import batch_elements, period, planes_at_once
+from gradops_cy._resampling_batches import batch_elements, long_rows, period, planes_at_once
 from gradops_cy._resampling_choice import CHUNK_ELEMENTS, THREAD_ELEMENTS, choose
 from gradops_cy._resampling_fetching import fetching_of
 from gradops_cy._resampling_phases import rows_alike
@@ -51,9 +51,6 @@ _STRIP_ELEMENTS = 1 << 15
 # Elements of a row of diff_dst and of the result up to which one axis is folded with the channels:
 # longer ones are better read one by one.
 _FOLDED_ROW = 2048
-# The rows of a batch of long ones, which leave more of a cache to what they read the fewer they
-# are, and of those with more patterns than so many, which are set up once for all of a batch.
-_LONG_ROWS, _LONG_ROWS_OF_MANY, _FEW_PATTERNS = 4, 8, 16
 # Elements loaded and stored by one task, about.
 _TASK_ELEMENTS = 1 << 16
 # Bytes of a cache in which rows stay that several rows of the result touch, and the fewest rows of
@@ -198,11 +195,11 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
         # for halves.
         most = _STREAM_GROWTH if itemsize == 4 or phases.spread > 1 else 0
         streams = streams and dst <= most * src
-    stage, long_rows = 0, 1
+    stage, rows_of_batch = 0, 1
     if width:
         lanes = pixel
-        long_rows = _LONG_ROWS_OF_MANY if width.kinds > _FEW_PATTERNS else _LONG_ROWS
-        of_long_rows = long_rows * width.elements // width.group
+        rows_of_batch = long_rows(width.kinds)
+        of_long_rows = rows_of_batch * width.elements // width.group
         elements = max(width.elements, of_long_rows, batch_elements(problem))
         columns = -(-(elements + _kernels.WIDTH_REACH) // lanes)
         stage = columns if streams else 0
@@ -315,7 +312,7 @@ def build(problem: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             period=kinds,
             apart=apart,
             stage_bytes=stage * lanes * dtype.itemsize,
-            long_rows=long_rows,
+            long_rows=rows_of_batch,
             lanes=lanes,
             columns=columns,
             longest_product=products,

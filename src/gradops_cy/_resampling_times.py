@@ -13,7 +13,7 @@ from functools import cached_property
 
 from gradops_cy import _arrays, _isa, _processor
 from gradops_cy._resampling_axis import AxisTable
-from gradops_cy._resampling_batches import batch_elements, period, planes_at_once
+from gradops_cy._resampling_batches import batch_elements, long_rows, period, planes_at_once
 from gradops_cy._resampling_problem import ResampleProblem
 
 _kernels = _isa.kernels("resampling")
@@ -61,9 +61,8 @@ _NANOSECONDS = {
 _WINDOWS = {16: (0.23, 0.23, 0.39), 8: (0.29, 0.28, 0.44)}
 _PAIRS, _PARTS = {16: 0.69, 8: 0.49}, {16: 0.83, 8: 0.47}
 _FAR = {16: (1.41, 1.96), 8: (0.51, 0.65)}
-# Patterns that come again after so many blocks are set up once for a batch, which of long rows has
-# so many, or of those with more patterns.
-_MOST_KINDS, _LONG_ROWS, _LONG_ROWS_OF_MANY = 16, 4, 8
+# Patterns that come again after so many blocks are set up once for a batch: MOST_UNTIL_AGAIN.
+_MOST_KINDS = 16
 # More rows of diff_dst than this are many.
 _FEW_PRODUCTS = 4
 # With vectors of 64 bytes Intel was found to favour rows over planes by so much, and Zen 4 kernels
@@ -77,9 +76,10 @@ _ROWS_OF_SHRINKING, _CHANNELS_OF_SHRINKING = 1.2, (1.25, 0.9)
 # for each row of the result from memory.
 _LONG_ROWS_BYTES, _PHASES_OF_LONG_ROWS = 1 << 14, 1.3
 # And where a tensor is more than such a share of the largest cache: diff_dst, for rows and widths
-# beside channels that lie innermost; or the result that halves are spread to.
-_IN_CACHE = 0.25
-_ROWS_FROM_AFAR, _VOLUMES_FROM_AFAR, _LONG_ROWS_FROM_AFAR, _READ_AGAIN = 1.4, 1.3, 1.6, 0.75
+# beside channels that lie innermost; or the result that halves are spread to. Widths of volumes, of
+# planes that grow by so much and by less, and where rows are read again, most of them from cache.
+_IN_CACHE, _ROWS_FROM_AFAR = 0.25, 1.4
+_VOLUMES_FROM_AFAR, _MUCH, _MUCH_FROM_AFAR, _PLANES_FROM_AFAR, _READ_AGAIN = 1.3, 6, 1.6, 1.1, 0.75
 _SPREAD_HALVES = 1.5
 _PERMUTING = ("width", "shared", "summed", "planes", "rows")
 
@@ -115,7 +115,6 @@ class Work:
         self.products = math.prod(float(axis.count.mean()) for axis in axes[:2])
         self.read = math.prod(float((axis.count > 0).mean()) for axis in axes[:2])
         self.taps = float(axes[2].count.mean())
-        self._found: dict[int, tuple[int, float]] = {}
         self.blocks = -(-self.positions // self.lanes)
         self.vectors = -(-self.columns // self.lanes)
 
@@ -142,10 +141,11 @@ class Work:
         if kernel == "rows":
             return _ROWS_FROM_AFAR
         if self.reads > 2 * dst[1]:
-            return _READ_AGAIN  # most of it from cache
+            return _READ_AGAIN
         if src[0] > 1:
             return _VOLUMES_FROM_AFAR
-        return _LONG_ROWS_FROM_AFAR if self.shares and dst[1] >= 6 * src[1] else 1.1
+        much = self.shares and dst[1] >= _MUCH * src[1]
+        return _MUCH_FROM_AFAR if much else _PLANES_FROM_AFAR
 
     def width(self, side: int) -> float:
         """Return the time of the kernel of widths, with so many rows side by side."""
@@ -177,16 +177,11 @@ class Work:
         """How many batches of rows the kernel of widths takes."""
         rows = self.batch_rows
         if rows < 2 * self.plane_rows:
-            rows = max(rows // 2, _LONG_ROWS_OF_MANY if self.kinds > _MOST_KINDS else _LONG_ROWS)
+            rows = max(rows // 2, long_rows(self.kinds))
         return -(-self.rows // rows)
 
     def _taps(self, places: int) -> tuple[int, float]:
         # The taps of a block with so many places, and the time of one by where they lie.
-        if places not in self._found:
-            self._found[places] = self._find_taps(places)
-        return self._found[places]
-
-    def _find_taps(self, places: int) -> tuple[int, float]:
         taps, chains, lanes, pixel = self.longest[2], self.chains, self.lanes, self.pixel
         growth, windows = self.columns / self.positions - 1, _WINDOWS[lanes]
 
