@@ -70,6 +70,11 @@ INLINE void deal_pair_f32(int dtype, vec_f32 *pair) {
     pair[1] = __builtin_shufflevector(low, high, LANES_OF_f32(ODDS));
 }
 
+/* Elements from p to where a line begins, as far as vectors are concerned: one across two lines takes two loads. */
+INLINE ptrdiff_t elements_to_line(const char *p, ptrdiff_t size) {
+    return (-(intptr_t)p & (VECTOR_BYTES - 1)) / size;
+}
+
 /* In how far ahead is asked, a multiple of 2: for the first-level cache instead of the second. */
 enum { NEAR = 1 };
 

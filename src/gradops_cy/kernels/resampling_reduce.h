@@ -85,8 +85,7 @@ INLINE void reduce_columns(const int dtype, const int constant, const int whole,
 #undef PAIRS
 }
 
-/* See reduce_rows. Vectors across two lines take two loads each: where rows lie alike, those after the first
- * pair are read from where a line begins. */
+/* See reduce_rows. Where rows lie alike, vectors after the first pair are read from where a line begins. */
 INLINE void reduce_rows_for(const int dtype, const int constant, const int whole, const char *const *rows_at,
                             const float *weight, ptrdiff_t rows, ptrdiff_t n, ptrdiff_t count,
                             ptrdiff_t row_step, Asking *meanwhile, float *dst, ptrdiff_t dst_step) {
@@ -99,7 +98,7 @@ INLINE void reduce_rows_for(const int dtype, const int constant, const int whole
     for (ptrdiff_t i = 0; i < count; i++, dst += dst_step) {
         const ptrdiff_t begin = i * row_step;
         ptrdiff_t j = 0;
-        if (aligns) j = (-(intptr_t)(rows_at[0] + begin) & (VECTOR_BYTES - 1)) / size;
+        if (aligns) j = elements_to_line(rows_at[0] + begin, size);
         if (j) reduce_pairs(dtype, constant, 1, row, weight, held, rows, begin, dst);
         reduce_columns(dtype, constant, whole, row, weight, held, rows, begin, j, n, meanwhile, dst);
     }

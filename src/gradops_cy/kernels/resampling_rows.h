@@ -55,10 +55,10 @@ INLINE void NAME(add_rows_in)(int dtype, const char *const *row, const REAL *wei
                               ptrdiff_t ahead, ptrdiff_t n, REAL *dst, int add) {
     ptrdiff_t size = element_size(dtype), j = 0;
     const int joined = ahead && are_joined(row, rows, n * size);
-    /* A vector across two lines takes two loads: the second one begins where a line does. */
+    /* The second vector begins where a line does. */
     if (dtype == F32 && rows >= 4 && !add && n >= 8 * LANES) {
         NAME(add_rows_vector)(dtype, row, weight, rows, 0, dst, LANES, 0);
-        j = (-(intptr_t)row[0] & (VECTOR_BYTES - 1)) / size;
+        j = elements_to_line(row[0], size);
     }
     for (; j + 4 * LANES <= n; j += 4 * LANES) {
         if (ahead) prefetch_rows(row, rows, joined, j * size, ahead, 4 * LANES * size);
@@ -253,13 +253,7 @@ INLINE void NAME(add_columns_for)(int dtype, int accumulate, const REAL *src, pt
             c += 2 * LANES;
         }
         for (; c + LANES <= lanes; c += LANES) ADD(1, LANES);
-        if (c < lanes && lanes > LANES && !accumulate) {
-            /* The last ones as a whole vector, some of them again. */
-            c = lanes - LANES;
-            ADD(1, LANES);
-        } else if (c < lanes) {
-            ADD(1, lanes - c);
-        }
+        if (c < lanes) ADD(1, lanes - c);
 #undef ADD
     }
 }
