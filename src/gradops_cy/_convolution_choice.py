@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 from gradops_cy import (
@@ -267,17 +268,25 @@ class Choice:
 
     def axis(self, number: int, block: int) -> Axis:
         """Return one axis in blocks of `block` positions."""
-        return self._axis_of(self.problem, self.work.axes, number, block)
+        return _axis_of(self.problem, self.work.axes, number, block)
+
+    @property
+    def reads_apart(self) -> bool:
+        """Whether diff_dst is read by other axes than the products'."""
+        return self.unfolds or self.winograd
+
+    @cached_property
+    def _read(self) -> tuple[ConvProblem, AxesTaps]:
+        read = _convolution_winograd.pixels(self.given) if self.winograd else self.given
+        return read, _convolution_taps.axes(read)
 
     def source(self, number: int, block: int) -> Axis:
-        """Return the axis by which diff_dst is read."""
-        if not (self.unfolds or self.winograd):
-            return self.axis(number, block)
-        read = _convolution_winograd.pixels(self.given) if self.winograd else self.given
-        return self._axis_of(read, _convolution_taps.axes(read), number, block)
+        """Return the axis by which diff_dst is read, where that is apart."""
+        return _axis_of(*self._read, number, block)
 
-    def _axis_of(self, problem: ConvProblem, axes: AxesTaps, number: int, block: int) -> Axis:
-        return axis_of(axes[number], problem.diff_src[number], problem.diff_dst[number], block)
+
+def _axis_of(problem: ConvProblem, axes: AxesTaps, number: int, block: int) -> Axis:
+    return axis_of(axes[number], problem.diff_src[number], problem.diff_dst[number], block)
 
 
 def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choice:

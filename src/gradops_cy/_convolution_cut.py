@@ -174,6 +174,8 @@ class Cut:
     @cached_property
     def sources(self) -> list[Axis]:
         """The tables by which diff_dst is read."""
+        if not self.choice.reads_apart:
+            return self.axes
         return [self.choice.source(number, block) for number, block in enumerate(self.block)]
 
     @property
@@ -192,7 +194,7 @@ class Cut:
         apart = whole and _convolution_unfold.packs_apart(choice.given, choice.depth)
         return prod(choice.given.kernel) if apart else 1
 
-    @property
+    @cached_property
     def merge(self) -> int:
         """How many taps along the last axis are one run of memory, mostly of the window."""
         choice = self.choice

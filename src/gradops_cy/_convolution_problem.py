@@ -146,10 +146,8 @@ class ConvProblem:
     @cached_property
     def flop(self) -> int:
         """Floating-point operations without those on padding."""
-        total = 2 * self.batch * self.diff_src_channels * self.output_channels
-        for axis in range(3):
-            total *= self._products(axis)
-        return total
+        channels = self.diff_src_channels * self.output_channels
+        return 2 * self.batch * channels * prod(self._products)
 
     @cached_property
     def elements(self) -> int:
@@ -179,10 +177,15 @@ class ConvProblem:
     def inside(self, axis: int) -> float:
         """Return the share of an axis's products that are not with padding."""
         steps = 1 if self.transposed else self.strides[axis]
-        return self._products(axis) * steps / (self.diff_src[axis] * self.kernel[axis])
+        return self._products[axis] * steps / (self.diff_src[axis] * self.kernel[axis])
 
-    def _products(self, axis: int) -> int:
-        """Count the (position, tap) pairs of an axis that meet inside both tensors."""
+    @cached_property
+    def _products(self) -> Triple:
+        """The (position, tap) pairs of each axis that meet inside both tensors."""
+        return self._pairs(0), self._pairs(1), self._pairs(2)
+
+    def _pairs(self, axis: int) -> int:
+        """Count those of an axis."""
         large, small = self.diff_src[axis], self.diff_dst[axis]
         if self.transposed:
             large, small = small, large
