@@ -278,10 +278,11 @@ def layer(name, **changes):
     return ConvCase(**{**values, **changes})
 
 
-def sequence(i, o, y, *, kernel, stride=1, dilation=1, begin=0, end=0):
+def sequence(i, o, y, *, transposed=False, kernel, stride=1, dilation=1, begin=0, end=0):
     """Return a 1-D case."""
     return layer(
         f"{i}-{o}-1-1-1-0",
+        transposed=transposed,
         dst=(y,),
         kernel=(kernel,),
         strides=(stride,),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import ml_dtypes
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from gradops_cy._attributes import found
 
@@ -123,6 +124,12 @@ def native(array: Array) -> Array:
     if array.dtype.isnative and array.flags.aligned:
         return array
     return array.astype(array.dtype.newbyteorder("="), order="K", copy=True, subok=False)
+
+
+def unread(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an array in C order without memory for its elements: for whoever reads strides."""
+    strides = [dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return as_strided(np.empty(1, dtype), shape, strides)
 
 
 def overlaps_itself(array: Array) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradops_cy import _arrays, _attributes, _convolution_plan, _threads
+from gradops_cy import _arrays, _attributes, _convolution_frames, _convolution_plan, _threads
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_problem import ConvProblem, Triple
 
@@ -42,7 +42,9 @@ class ConvAttributes(NamedTuple):
 class ConvForm:
     """A checked problem with the shapes and the order of axes that its arrays have."""
 
-    problem: ConvProblem
+    asked: ConvProblem
+    framed: bool  # whether frames of diff_dst are taken for channels
+    problem: ConvProblem  # as it is computed
     dtype: np.dtype[Any]
     data_format: str
     diff_dst_shape: tuple[int, ...]
@@ -56,6 +58,13 @@ class ConvForm:
     def channels_last(self) -> bool:
         """Whether the channels of the tensors are their last axis."""
         return self.data_format == "NXC"
+
+    def source(self, array: Array) -> Array:
+        """Return diff_dst with the channels of the problem that is computed."""
+        array = _arrays.native(array)
+        if not self.framed:
+            return array
+        return _convolution_frames.view(array, self.asked, self.channels_last)
 
     def weights(self, array: Array) -> Array:
         """Return the (g, O, I, D, H, W) view of weights: splitting axes never copies.
@@ -114,7 +123,7 @@ def compute(
     if form.problem.batch:
         _convolution_plan.execute(
             form.problem,
-            _arrays.native(diff_dst),
+            form.source(diff_dst),
             form.weights(_arrays.native(weights)),
             result,
             channels_last=form.channels_last,
@@ -246,16 +255,20 @@ class ConvCall:
             "I": problem.input_channels,
             **dict(zip("DHW", _triple(kernel), strict=True)),
         }
+        frames = _convolution_frames.product(problem)
+        axes = "gWIDHO" if frames else "gOIDHW"
         diff_src = _arrays.Extents(self.dst.batch, inputs, spatial)
         return ConvForm(
-            problem=problem,
+            asked=problem,
+            framed=frames is not None,
+            problem=frames or problem,
             dtype=_arrays.DTYPES[problem.dtype],
             data_format=self.format,
             diff_dst_shape=self.diff_dst,
             diff_src_shape=_arrays.shape_of(diff_src, self.format),
             weights_shape=self.weights,
             weights_split=tuple(sizes[letter] for letter in order),
-            weights_axes=tuple(order.index(letter) for letter in "gOIDHW"),
+            weights_axes=tuple(order.index(letter) for letter in axes),
             taps=(..., *taps) if problem.kernel != _triple(kernel) else (),
         )
 

@@ -393,7 +393,6 @@ class Plan:
         scratch = f"{cut.scratch_bytes} bytes of scratch a thread"
         return "\n".join(
             [
-                f"problem   {self.problem}",
                 f"kernel    {KERNEL_NAMES[choice.kernel]}, tier {_isa.TIER}, tiles of {tile}",
                 f"reads     {reads if choice.windowed else 'diff_dst in place'}",
                 f"writes    {writes}",

@@ -89,7 +89,7 @@ class ConvolutionPlan:
 
     def __repr__(self) -> str:
         """Return the problem in a line."""
-        return f"<{self._op} {self._form.problem}>"
+        return f"<{self._op} {self._form.asked}>"
 
     def describe(self) -> str:
         """Tell how contiguous arrays are computed.
@@ -111,10 +111,11 @@ class ConvolutionPlan:
         problem   conv:f32:mb1ic64ih14iw14oc64oh14ow14kh3kw3ph1pw1
         kernel    ...
         """
-        if not self._form.problem.batch:
-            return f"problem   {self._form.problem}\nwork      0 flop"
-        plan, _ = self._prepare(self._state, self._contiguous, self._threads)
-        return plan.describe()
+        problem, work = self._form.asked, "work      0 flop"
+        if problem.batch:
+            plan, _ = self._prepare(self._state, self._contiguous, self._threads)
+            work = plan.describe()
+        return f"problem   {problem}\n{work}"
 
     # -- weights ---------------------------------------------------------------------------
 
@@ -167,20 +168,11 @@ class ConvolutionPlan:
 
     def _layout_in_c_order(self) -> Layout:
         """Return the layout of contiguous arrays."""
-        problem, last = self._form.problem, self._form.channels_last
-        # Below rank 3 images are in the axes before those of one.
-        dst_last = last or max(problem.diff_dst[-problem.rank :]) == 1
-        src_last = last or max(problem.diff_src[-problem.rank :]) == 1
-        dst_single, src_single = problem.diff_dst_channels == 1, problem.diff_src_channels == 1
-        return _convolution_plan.layout(
-            dst_last,
-            src_last,
-            not last or dst_single,
-            not last or src_single,
-            last or (dst_last and dst_single),
-            last or (src_last and src_single),
-            problem.joinable,
-            False,
+        form = self._form
+        shapes = form.diff_dst_shape, form.diff_src_shape
+        diff_dst, diff_src = (_arrays.unread(shape, form.dtype) for shape in shapes)
+        return _convolution_plan.layout_of(
+            form.problem, form.source(diff_dst), diff_src, form.channels_last, False
         )
 
     def _prepare(
@@ -237,9 +229,9 @@ class ConvolutionPlan:
             op, out, form.diff_src_shape, form.dtype, accumulate=add, inputs={"diff_dst": diff_dst}
         )
         if form.problem.batch:
-            source, last = _arrays.native(diff_dst), form.channels_last
+            source, last = form.source(diff_dst), form.channels_last
             layout = self._contiguous  # looking strides up takes longer
-            if add or not (source.flags.c_contiguous and result.flags.c_contiguous):
+            if add or not (diff_dst.flags.c_contiguous and result.flags.c_contiguous):
                 layout = _convolution_plan.layout_of(form.problem, source, result, last, add)
             state, threads = self._state, self._threads
             plan, packed = self._prepare(state, layout, threads)
