@@ -44,7 +44,7 @@ class ConvForm:
 
     asked: ConvProblem
     framed: bool  # whether frames of diff_dst are taken for channels
-    problem: ConvProblem  # as it is computed
+    problem: ConvProblem  # of which what is computed is a part
     dtype: np.dtype[Any]
     data_format: str
     diff_dst_shape: tuple[int, ...]
@@ -261,7 +261,7 @@ class ConvCall:
         return ConvForm(
             asked=problem,
             framed=frames is not None,
-            problem=frames or problem,
+            problem=(frames or problem).lengthened(),
             dtype=_arrays.DTYPES[problem.dtype],
             data_format=self.format,
             diff_dst_shape=self.diff_dst,

@@ -181,8 +181,12 @@ def block_of_pixels(
 
 
 def blocks_in_place(problem: ConvProblem, layout: Layout, fold: tuple[int, int]) -> bool:
-    """Return whether blocks of pixels are blocks of diff_src's memory."""
-    return layout.diff_src_packed and fold[0] == 1 and problem.diff_src[2] % fold[1] == 0
+    """Return whether blocks of pixels are blocks of diff_src's memory.
+
+    Those of 1-D are not: rows that are shorter than the plan's may end within one.
+    """
+    in_rows = layout.diff_src_packed and fold[0] == 1 and problem.rank > 1
+    return in_rows and problem.diff_src[2] % fold[1] == 0
 
 
 def taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:

@@ -203,6 +203,7 @@ class Plan:
             "window_plane": cut.window_plane,
             "result_plane": cut.result_plane,
             "joins": self._joins,
+            "any_width": int(self.problem.rank == 1),
             "batch": self.problem.batch,
             "groups": choice.problem.groups,
             "task_groups": cut.task_groups,
@@ -364,8 +365,8 @@ class Plan:
         _give(packed)
         return fine
 
-    def describe(self) -> str:
-        """Return kernel, tiles, tasks, scratch and operations in a few lines."""
+    def describe(self) -> list[str]:
+        """Return lines that tell kernel, tiles, tasks and scratch."""
         choice, cut = self.choice, self.cut
         vectors = cut.widest if choice.panel_kernel == ROWS else cut.nv
         tile = f"{choice.tiles.shapes[vectors]} x {vectors} vectors of {choice.lanes}"
@@ -391,17 +392,14 @@ class Plan:
         if choice.folds:
             writes += ", {} x {} pixels taken for channels".format(*choice.fold)
         scratch = f"{cut.scratch_bytes} bytes of scratch a thread"
-        return "\n".join(
-            [
-                f"kernel    {KERNEL_NAMES[choice.kernel]}, tier {_isa.TIER}, tiles of {tile}",
-                f"reads     {reads if choice.windowed else 'diff_dst in place'}",
-                f"writes    {writes}",
-                f"tasks     {cut.tasks} of {'x'.join(map(str, cut.block))} positions, {splits}",
-                f"threads   {self.num_threads}",
-                f"memory    {self.packed_bytes} bytes of packed weights, {scratch}",
-                f"work      {self.problem.flop} flop",
-            ]
-        )
+        return [
+            f"kernel    {KERNEL_NAMES[choice.kernel]}, tier {_isa.TIER}, tiles of {tile}",
+            f"reads     {reads if choice.windowed else 'diff_dst in place'}",
+            f"writes    {writes}",
+            f"tasks     {cut.tasks} of {'x'.join(map(str, cut.block))} positions, {splits}",
+            f"threads   {self.num_threads}",
+            f"memory    {self.packed_bytes} bytes of packed weights, {scratch}",
+        ]
 
 
 @lru_cache(maxsize=128)

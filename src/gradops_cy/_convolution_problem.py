@@ -23,6 +23,9 @@ ROW = 1024
 # Positions of rows up to which a kernel along the axis before them is one along longer rows; and
 # where groups of channels are last, whose rows are spread.
 SHORT_ROW, SHORT_ROW_OF_GROUPS = 256, 12
+# Lengths that share a plan differ in fewer positions than these, or than an eighth of long rows;
+# and none has fewer positions than a tile.
+LENGTHS, LENGTH_BITS, FEWEST_OF_LENGTHS = 8, 3, 16
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,24 @@ class ConvProblem:
             strides=last(self.strides, self.strides[axis]),
             dilations=last(self.dilations, self.dilations[axis] * length),
             pads_begin=last(self.pads_begin, self.pads_begin[axis] * length, 0),
+        )
+
+    def lengthened(self) -> ConvProblem:
+        """Return the problem whose plan computes this one: in 1-D that of somewhat longer rows.
+
+        Calls whose lengths vary find one that was made before. The products of both differ only in
+        how far they go on.
+        """
+        x, y, step = self.diff_src[2], self.diff_dst[2], self.strides[2]
+        few, positions = (x, x) if self.transposed else (y, x // step)
+        more = -few % max(LENGTHS, 1 << few.bit_length() >> 1 + LENGTH_BITS)
+        if self.rank > 1 or min(few, positions) < FEWEST_OF_LENGTHS or not more:
+            return self
+        longer, stretched = (more, more * step) if self.transposed else (more * step, more)
+        return replace(
+            self,
+            diff_src=(*self.diff_src[:2], x + longer),
+            diff_dst=(*self.diff_dst[:2], y + stretched),
         )
 
     @property

@@ -97,7 +97,8 @@ class ConvolutionPlan:
         Returns
         -------
         str
-            Kernel, tiles, tasks, threads, bytes of packed weights and of scratch, operations.
+            Kernel, tiles, tasks, threads, bytes of packed weights and of scratch, operations. In
+            1-D tasks are those of rows that are up to an eighth longer, or eight positions.
 
         Examples
         --------
@@ -111,11 +112,11 @@ class ConvolutionPlan:
         problem   conv:f32:mb1ic64ih14iw14oc64oh14ow14kh3kw3ph1pw1
         kernel    ...
         """
-        problem, work = self._form.asked, "work      0 flop"
+        problem, lines = self._form.asked, []
         if problem.batch:
             plan, _ = self._prepare(self._state, self._contiguous, self._threads)
-            work = plan.describe()
-        return f"problem   {problem}\n{work}"
+            lines = plan.describe()
+        return "\n".join([f"problem   {problem}", *lines, f"work      {problem.flop} flop"])
 
     # -- weights ---------------------------------------------------------------------------
 

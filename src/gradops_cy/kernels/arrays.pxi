@@ -24,8 +24,8 @@ cdef char *read_array(object array, bint writable, int axes, Py_ssize_t *shape,
 
 
 cdef char *read_tensor(object array, bint writable, bint channels_last, const Work *work,
-                       Py_ssize_t *stride) except NULL:
-    """Return where a tensor begins; fill in its strides over n, c, d, h and w.
+                       Py_ssize_t *stride, Py_ssize_t *width) except NULL:
+    """Return where a tensor begins; fill in its strides over n, c, d, h and w, and its width.
 
     Images without a depth of their own are planes.
     """
@@ -41,6 +41,7 @@ cdef char *read_tensor(object array, bint writable, bint channels_last, const Wo
         # NumPy hands out some stride or other for an axis of one position: the rows that are joined
         # to it lie as far apart as those of the axis before.
         last = view.ndim - (2 if channels_last else 1)
+        width[0] = view.shape[last]
         if work.b.joins > 0 and view.shape[last] == 1:
             stride[4] = stride[2 if work.b.joins > 1 and view.shape[last - 1] == 1 else 3]
         if work.b.joins > 0:
@@ -50,6 +51,19 @@ cdef char *read_tensor(object array, bint writable, bint channels_last, const Wo
         return <char *> view.buf
     finally:
         PyBuffer_Release(&view)
+
+
+cdef void fit_rows(Work *work, Py_ssize_t result, Py_ssize_t source) noexcept nogil:
+    """Compute rows that may be shorter than the plan's, in even blocks."""
+    cdef Axis *axis = &work.axis[2]
+    cdef Py_ssize_t count
+    axis.result = (result + work.b.fold_w - 1) // work.b.fold_w
+    axis.source = axis.result if work.b.unfold else source
+    count = (axis.result + axis.out_step - 1) // axis.out_step
+    axis.blocks = (count + axis.pitch - 1) // axis.pitch
+    axis.block = (count + axis.blocks - 1) // axis.blocks
+    work.source[2].result, work.source[2].source = axis.result, source
+    work.b.width = result
 
 
 cdef char *read_bytes(object array, bint writable) except NULL:
@@ -66,5 +80,5 @@ cdef Axis read_axis(const Py_ssize_t[::1] table) noexcept nogil:
     axis.run = p + 9
     axis.entry = axis.run + 4 * axis.runs
     axis.offset = axis.entry + axis.window
-    axis.index = axis.offset + axis.taps
+    axis.index, axis.pitch = axis.offset + axis.taps, axis.block
     return axis

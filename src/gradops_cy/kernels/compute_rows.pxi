@@ -49,10 +49,10 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
                 for j in range(high, columns):
                     place[j] = outside
                 if work.b.windowed:
-                    entry = width.index + tap[2] * width.block + begin
+                    entry = width.index + tap[2] * width.pitch + begin
                     source = s.window + pitch * width.window * (
-                        depth.index[tap[0] * depth.block + jd] * height.window
-                        + height.index[tap[1] * height.block + jh])
+                        depth.index[tap[0] * depth.pitch + jd] * height.window
+                        + height.index[tap[1] * height.pitch + jh])
                     for j in range(low, high):
                         place[j] = source + entry[j] * pitch
                 else:

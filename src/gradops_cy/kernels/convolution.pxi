@@ -294,17 +294,21 @@ cdef bint whole_lines(const Tensor *y) noexcept nogil:
 cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, int num_threads,
                  bint accumulate) except -1:
     """Run the tasks; return how many threads met what the plan does not assume."""
-    cdef Py_ssize_t thread, number, axis, ranges
+    cdef Py_ssize_t thread, number, axis, ranges, result, source
     cdef char *space = read_bytes(scratch, True)
+    cdef Tensor *x = &work.diff_dst
+    cdef Tensor *y = &work.diff_src
     cdef Tasks tasks
     cdef Scratch first
     cdef int unfit = 0
-    work.diff_dst.data = read_tensor(diff_dst, False, channels_last, work, work.diff_dst.stride)
-    work.diff_src.data = read_tensor(diff_src, True, channels_last, work, work.diff_src.stride)
-    work.diff_src.stride[3] *= work.b.fold_h
-    work.diff_src.stride[4] *= work.b.fold_w
+    x.data = read_tensor(diff_dst, False, channels_last, work, x.stride, &source)
+    y.data = read_tensor(diff_src, True, channels_last, work, y.stride, &result)
+    if work.b.any_width:
+        fit_rows(work, result, source)
+    y.stride[3] *= work.b.fold_h
+    y.stride[4] *= work.b.fold_w
     work.accumulate = accumulate
-    work.streams = work.b.streams and whole_lines(&work.diff_src)
+    work.streams = work.b.streams and whole_lines(y)
     ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
     number = work.b.batch * ranges * work.b.channel_splits * work.b.class_splits
     for axis in range(3):

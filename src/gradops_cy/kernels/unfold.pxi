@@ -29,14 +29,14 @@ cdef Py_ssize_t point_runs(const Work *work, Py_ssize_t jd, Py_ssize_t jh, Py_ss
     for td in range(depth.taps):
         for th in range(height.taps):
             row = entries + pitch * width.window * (
-                depth.index[td * depth.block + jd] * height.window
-                + height.index[th * height.block + jh])
+                depth.index[td * depth.pitch + jd] * height.window
+                + height.index[th * height.pitch + jh])
             for i in range(width.taps // work.b.unfold):
                 low = max(at, first)
                 high = min(at + length, first + chunk)
                 if low < high:
                     run[runs].row = row + (low - at) * work.window_size
-                    run[runs].entry = width.index + i * work.b.unfold * width.block
+                    run[runs].entry = width.index + i * work.b.unfold * width.pitch
                     run[runs].bytes = (high - low) * work.window_size
                     runs += 1
                 at += length

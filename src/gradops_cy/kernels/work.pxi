@@ -132,7 +132,8 @@ cdef struct Axis:
     const Py_ssize_t *run       # [runs][4]: first entry, first source offset, length, step
     const Py_ssize_t *entry     # [window]: source offset of a window entry
     const Py_ssize_t *offset    # [taps]: source offset of a tap at the block's first position
-    const Py_ssize_t *index     # [taps][block]: window entry of a tap at a position (COLUMNS: [taps])
+    const Py_ssize_t *index     # [taps][pitch]: window entry of a tap at a position (COLUMNS: [taps])
+    Py_ssize_t pitch            # positions of a block as it is tabulated
 
 
 # The scalars of a plan (see _convolution_plan.Plan._program).
@@ -177,6 +178,7 @@ cdef struct Blocking:
     Py_ssize_t window_plane     # elements from plane to plane of the window, or channel (COLUMNS),
     Py_ssize_t result_plane     # and of the sums
     int joins           # axes that stand in the rows of the last one
+    int any_width       # rows are as long as the arrays' are, not more than the plan's
     Py_ssize_t batch
     Py_ssize_t groups
     Py_ssize_t task_groups
