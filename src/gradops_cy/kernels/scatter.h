@@ -43,9 +43,10 @@ DEFINE_FIRST_LANES(f64, indices_f64, int64_t, LANES_F64)
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void add_runs_##suffix(ptrdiff_t rows, const real *const *src, ptrdiff_t pitch,         \
-                                  real *const *dst, ptrdiff_t step, ptrdiff_t n, ptrdiff_t first,  \
-                                  ptrdiff_t count, ptrdiff_t phases) {                             \
+    /* Its callers have no registers left for the loops: 1.03 to 1.1 times as fast. */             \
+    static __attribute__((noinline)) void add_runs_##suffix(                                       \
+        ptrdiff_t rows, const real *const *src, ptrdiff_t pitch, real *const *dst, ptrdiff_t step, \
+        ptrdiff_t n, ptrdiff_t first, ptrdiff_t count, ptrdiff_t phases) {                         \
         const int vectors = (int)((n + lanes - 1) / lanes);                                        \
         if (vectors == 1)                                                                          \
             add_runs_of_##suffix(1, rows, src, pitch, dst, step, n, first, count, phases);         \
