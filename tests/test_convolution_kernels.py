@@ -49,6 +49,7 @@ GROUPS = {
     "of 8 and 2, strides": layer("8-2-20-3-2-1", groups=5, extra=(1, 0)),
     "of 16, transposed": layer("16-5-9-4-2-1", groups=3, transposed=True),
     "of 4, a row": layer("4-4-600-1-1-0", groups=8, dst=(2, 600), kernel=(2, 3)),
+    "of 4, thousands": layer("4-2-2-2-1-0", groups=8500),
     "of 2, 3-D": replace(volume(2, 4, (5, 6, 7)), groups=21),
     "all padding": layer("4-4-3-1-2-2", groups=8, dst=(3, 3)),
 }

@@ -21,6 +21,11 @@ cdef extern from "finite.h" nogil:
     int all_finite_of(int dtype, const void *x, Py_ssize_t n) noexcept
 
 
+cdef extern from "lanes.h" nogil:
+    void gather_lanes(int size, Py_ssize_t n, const char *src, Py_ssize_t group_step,
+                      Py_ssize_t step, Py_ssize_t groups, void *dst) noexcept
+
+
 cdef inline Py_ssize_t run_places(Py_ssize_t taps) noexcept nogil:
     return max(taps, PACK_RUN)
 
@@ -426,10 +431,11 @@ cdef int pair_lanes(const Weights *w, const char *src, unsigned short *dst) noex
     return all_finite_bf16(dst, 2 * w.groups * w.inputs)
 
 
-cdef int pack_lanes(const Weights *w, Py_ssize_t t, char *panel) noexcept nogil:
+cdef int pack_lanes(const Weights *w, Py_ssize_t t, char *panel, char *staging) noexcept nogil:
     """Pack one tap of all groups over the lanes; return whether all of it is finite."""
     cdef Py_ssize_t inputs = w.inputs
-    cdef Py_ssize_t k, group
+    cdef Py_ssize_t k, group, groups
+    cdef Py_ssize_t staged = place_bytes(w.taps) // (inputs * w.unit)
     cdef const char *src
     cdef char *dst = panel + t * w.channels * w.group_panel * w.size
     cdef int finite = 1
@@ -441,10 +447,17 @@ cdef int pack_lanes(const Weights *w, Py_ssize_t t, char *panel) noexcept nogil:
             continue
         if inputs == 1:
             load_row(w.load_dtype, src, w.stride[0], w.groups, dst)
+        elif w.size == w.unit:
+            gather_lanes(<int> w.unit, inputs, src, w.stride[0], w.stride[2], w.groups, dst)
         else:
-            for group in range(w.groups):
-                load_row(w.load_dtype, src + group * w.stride[0], w.stride[2], inputs,
+            group = 0
+            while group < w.groups:
+                groups = min(staged, w.groups - group)
+                gather_lanes(<int> w.unit, inputs, src + group * w.stride[0], w.stride[0],
+                             w.stride[2], groups, staging)
+                load_row(w.load_dtype, staging, w.unit, groups * inputs,
                          dst + group * inputs * w.size)
+                group += groups
         finite &= all_finite(w.f64, dst, w.groups * inputs)
         dst += w.group_panel * w.size
     return finite
@@ -472,7 +485,7 @@ cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed, char *sta
 cdef int pack_piece(const Weights *w, Py_ssize_t number, char *packed, char *staging) noexcept nogil:
     """Pack a tap over the lanes, or a block of a group; return whether all of it is finite."""
     if w.over_groups:
-        return pack_lanes(w, number, packed)
+        return pack_lanes(w, number, packed, staging)
     return pack_block(w, number, packed, staging)
 
 
