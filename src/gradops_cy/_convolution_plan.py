@@ -409,7 +409,7 @@ def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, assumed: in
 
 
 # Finding a plan compares its layout by identity.
-layout = lru_cache(maxsize=32)(Layout)
+_shared_layout = lru_cache(maxsize=32)(Layout)
 
 
 def layout_of(
@@ -447,7 +447,7 @@ def _layout(
     channel, last = (-1, -2) if channels_last else (1, -1)
     if joins:
         joins = min(joins, _joins(source_shape, source, last), _joins(target_shape, target, last))
-    return layout(
+    return _shared_layout(
         source[channel] == unit,
         target[channel] == unit,
         source[last] == unit,
