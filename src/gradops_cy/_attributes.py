@@ -55,6 +55,8 @@ def integer(op: str, name: str, value: object, *, minimum: int) -> int:
 
 def items(op: str, name: str, value: object, what: str) -> list[object]:
     """Return the elements of a sequence or 1-D array."""
+    if isinstance(value, (list, tuple)):  # as nearly all are, and Sequence is asked slowly
+        return list(value)
     if isinstance(value, np.ndarray):
         if value.ndim != 1:
             raise ValueError(
