@@ -9,6 +9,8 @@ from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_scores as scores
 from gradops_cy import _interpolation_call, _resampling_choice
 
+# Of every kernel that choose_kernel may return.
+NAMES = [*kernels.KERNEL_NAMES, "unfold", "fold"]
 CHANNELS_LAST = kernels.Layout(True, True, False, False, True, True, 0, False)
 
 

@@ -12,10 +12,10 @@ from gradops_cy import _convolution_times as times
 from gradops_cy import _processor
 from tests import forced
 from tests.cases import LAYERS, POINTWISE, conv_case, every_dtype, layer, sequence, volume
+from tests.forced import NAMES
 from tests.test_convolution_plans import plan_of
 from tests.views import VIEWS
 
-NAMES = [*kernels.KERNEL_NAMES, "unfold"]
 SOME = ("rows", "columns", "grouped", "scatter", "dot", "pairs", "unfold")
 every_kernel = pytest.mark.parametrize("kernel", [NAMES.index(name) for name in SOME], ids=SOME)
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 from gradops_cy._convolution_problem import FEWEST_OF_LENGTHS
 from tests import forced
@@ -13,10 +12,9 @@ from tests.cases import every_dtype, sequence
 from tests.test_convolution_plans import plan_of
 from tests.tolerances import DTYPES
 
-NAMES = [*kernels.KERNEL_NAMES, "unfold", "fold"]
 KERNELS = {
     "chosen": None,
-    **{name: number for number, name in enumerate(NAMES) if name != "depthwise"},
+    **{name: number for number, name in enumerate(forced.NAMES) if name != "depthwise"},
 }
 # Lengths that are shorter than their plans', by one position and by nearly all that there may be.
 LENGTHS = (17, 39, 130, 159)

@@ -51,7 +51,7 @@ class ConvForm:
     diff_src_shape: tuple[int, ...]
     weights_shape: tuple[int, ...]
     weights_split: tuple[int, ...]  # with three spatial axes and two of channels for each tensor
-    weights_axes: tuple[int, ...]  # where g, O, I, D, H, W are among them
+    weights_axes: tuple[int, ...]  # where g, O, I, D, H, W of the problem are among them
     taps: tuple[Any, ...]  # the index of those that reach the tensor, where others never do
 
     @property

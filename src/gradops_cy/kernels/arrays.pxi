@@ -38,10 +38,10 @@ cdef char *read_tensor(object array, bint writable, bint channels_last, const Wo
         read_strides(&view, channels_last, stride)
         if view.ndim < 5:
             stride[0], stride[2] = 0, stride[0]
-        # NumPy hands out some stride or other for an axis of one position: the rows that are joined
-        # to it lie as far apart as those of the axis before.
         last = view.ndim - (2 if channels_last else 1)
         width[0] = view.shape[last]
+        # NumPy hands out some stride or other for an axis of one position: the rows that are joined
+        # to it lie as far apart as those of the axis before.
         if work.b.joins > 0 and view.shape[last] == 1:
             stride[4] = stride[2 if work.b.joins > 1 and view.shape[last - 1] == 1 else 3]
         if work.b.joins > 0:
