@@ -73,9 +73,9 @@ def test_joined_rows(height, width, view, data_format, dtype):
 )
 def test_rows_with_a_kernel_and_images_are_not_joined(change):
     assert POINTWISE.joined(2, False).diff_src == (2, 1, 48)
-    assert replace(POINTWISE, rank=3).joined(2, False).diff_src == (1, 1, 96)
+    assert POINTWISE._replace(rank=3).joined(2, False).diff_src == (1, 1, 96)
     assert POINTWISE.joined(0, False) == POINTWISE
-    assert replace(POINTWISE, **change).joined(2, False).diff_src == (2, 6, 8)
+    assert POINTWISE._replace(**change).joined(2, False).diff_src == (2, 6, 8)
 
 
 # -- sizes round the widths of vectors and tiles ------------------------------------------------
@@ -272,8 +272,8 @@ def test_cuts_of_high_tiles_do_not_change_a_bit(monkeypatch, high_tiles, data_fo
 
 
 def test_which_tiles_are_high():
-    problem = replace(POINTWISE, dtype=2, diff_src_channels=64, diff_dst_channels=256)
-    problem = replace(problem, kernel=(1, 3, 3), diff_src=(1, 14, 14), diff_dst=(1, 12, 12))
+    problem = POINTWISE._replace(dtype=2, diff_src_channels=64, diff_dst_channels=256)
+    problem = problem._replace(kernel=(1, 3, 3), diff_src=(1, 14, 14), diff_dst=(1, 12, 12))
     cut = plans.Plan(problem, forced.CHANNELS_LAST, 1).cut
     amx = cut.choice.tiles.amx
     assert (cut.taps_inside, cut.tile_positions == 96) == (amx, amx)
@@ -374,16 +374,16 @@ def test_kernels_along_the_axis_before_short_rows(name, view, data_format, dtype
 
 
 def test_which_rows_are_joined_along_a_kernel():
-    narrow = replace(POINTWISE, kernel=(1, 3, 1), diff_dst=(2, 4, 8), dilations=(1, 2, 1))
+    narrow = POINTWISE._replace(kernel=(1, 3, 1), diff_dst=(2, 4, 8), dilations=(1, 2, 1))
     joined = narrow.joined(1, False)
     assert (joined.diff_src, joined.diff_dst) == ((2, 1, 48), (2, 1, 32))
     assert (joined.kernel, joined.dilations) == ((1, 1, 3), (1, 1, 16))
     assert joined.flop == narrow.flop
-    assert replace(narrow, strides=(1, 2, 1)).joinable == 0
-    assert replace(narrow, pads_begin=(0, 0, 1)).joinable == 0
-    column = replace(narrow, strides=(1, 2, 1), diff_src=(2, 6, 1), diff_dst=(2, 4, 1))
+    assert narrow._replace(strides=(1, 2, 1)).joinable == 0
+    assert narrow._replace(pads_begin=(0, 0, 1)).joinable == 0
+    column = narrow._replace(strides=(1, 2, 1), diff_src=(2, 6, 1), diff_dst=(2, 4, 1))
     assert column.joined(1, False).strides == (1, 1, 2)
-    spread = replace(narrow, groups=2, diff_src=(2, 6, 20), diff_dst=(2, 4, 20))
+    spread = narrow._replace(groups=2, diff_src=(2, 6, 20), diff_dst=(2, 4, 20))
     assert spread.joined(1, True) == spread
     assert spread.joined(1, False).diff_src == (2, 1, 120)
 

@@ -28,8 +28,7 @@ def case_of(kernel, stride, channels, dtype="f32", data_format="NXC", **changes)
     return in_format(case, data_format, dtype)
 
 
-PROBLEM = replace(
-    POINTWISE,
+PROBLEM = POINTWISE._replace(
     transposed=True,
     groups=21,
     diff_src_channels=21,
@@ -43,8 +42,8 @@ PROBLEM = replace(
 
 @every_filter
 def test_columns_of_a_stride(kernel, stride, channels):
-    problem = replace(
-        PROBLEM, groups=channels, kernel=(1, kernel, kernel), strides=(1, stride, stride)
+    problem = PROBLEM._replace(
+        groups=channels, kernel=(1, kernel, kernel), strides=(1, stride, stride)
     )
     assert stride_columns(problem, 16, 4) == stride
 
@@ -61,7 +60,7 @@ def test_columns_of_a_stride(kernel, stride, channels):
     ],
 )
 def test_columns_by_themselves(changes):
-    assert stride_columns(replace(PROBLEM, **changes), 16, 4) == 1
+    assert stride_columns(PROBLEM._replace(**changes), 16, 4) == 1
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_columns_by_themselves(changes):
     ],
 )
 def test_columns_in_short_vectors(channels, kernel, columns):
-    problem = replace(PROBLEM, groups=channels, kernel=(1, kernel, kernel))
+    problem = PROBLEM._replace(groups=channels, kernel=(1, kernel, kernel))
     assert stride_columns(problem, 8, 4) == columns
 
 
@@ -133,7 +132,7 @@ def strided(kernel, width, dtype, data_format="NXC", **changes):
     ],
 )
 def test_classes_that_go_together(changes, classes):
-    assert row_classes(replace(PROBLEM, **{"transposed": False, **changes})) == classes
+    assert row_classes(PROBLEM._replace(**{"transposed": False, **changes})) == classes
 
 
 @every_dtype
@@ -214,8 +213,8 @@ def test_rows_past_the_caches(monkeypatch, channels, accumulate, view, dtype):
 @pytest.mark.parametrize(("width", "fits"), [(112, True), (4096, False)])
 def test_scratch_for_rows_past_the_caches(width, fits):
     extents = (1, 64, width)
-    problem = replace(POINTWISE, batch=16, groups=512, diff_src=extents, diff_dst=extents)
-    problem = replace(problem, diff_src_channels=512, diff_dst_channels=512, kernel=(1, 3, 1))
+    problem = POINTWISE._replace(batch=16, groups=512, diff_src=extents, diff_dst=extents)
+    problem = problem._replace(diff_src_channels=512, diff_dst_channels=512, kernel=(1, 3, 1))
     cut = plans.Plan(problem, forced.CHANNELS_LAST, 1).cut
     assert cut.streams
     assert cut.stages == fits
@@ -252,7 +251,7 @@ def along(kernel, *, dst, dtype, transposed=False, strides=None, dilations=None,
     )
 
 
-DENSE = replace(PROBLEM, dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations=(1, 1, 1))
+DENSE = PROBLEM._replace(dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations=(1, 1, 1))
 
 
 @pytest.mark.parametrize(
@@ -271,9 +270,9 @@ DENSE = replace(PROBLEM, dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations
 )
 def test_which_rows_are_long_enough(monkeypatch, amd_512, dtype, taps, groups, pairs, widths):
     monkeypatch.setattr(_convolution_depthwise, "AMD_512", amd_512)
-    dense = replace(DENSE, dtype=dtype, kernel=(1, taps, taps), groups=groups)
+    dense = DENSE._replace(dtype=dtype, kernel=(1, taps, taps), groups=groups)
     for width in (1, 7, 14, 28, 33, 56, 65, 112):
-        problem = replace(dense, diff_src=(1, 30, width))
+        problem = dense._replace(diff_src=(1, 30, width))
         assert along_rows_of(problem, 16, pairs) == (width in widths)
 
 
@@ -291,7 +290,7 @@ def test_which_rows_are_long_enough(monkeypatch, amd_512, dtype, taps, groups, p
     ],
 )
 def test_which_strides_go_along_rows(transposed, strides, along):
-    problem = replace(DENSE, transposed=transposed, strides=strides, diff_src=(1, 30, 112))
+    problem = DENSE._replace(transposed=transposed, strides=strides, diff_src=(1, 30, 112))
     assert along_rows_of(problem, 16, False) == along
 
 
@@ -308,8 +307,7 @@ def test_which_strides_go_along_rows(transposed, strides, along):
     ],
 )
 def test_which_columns_are_lanes(stride, kernel, width, dilation, along, columns):
-    problem = replace(
-        DENSE,
+    problem = DENSE._replace(
         transposed=True,
         kernel=(1, kernel, kernel),
         strides=(1, stride, stride),

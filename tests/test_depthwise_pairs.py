@@ -13,8 +13,8 @@ from tests.cases import POINTWISE, every_format
 from tests.test_convolution import in_format
 from tests.test_depthwise import along
 
-PROBLEM = replace(
-    POINTWISE, dtype=2, groups=64, diff_src_channels=64, diff_dst_channels=64, kernel=(1, 3, 3)
+PROBLEM = POINTWISE._replace(
+    dtype=2, groups=64, diff_src_channels=64, diff_dst_channels=64, kernel=(1, 3, 3)
 )
 
 
@@ -47,7 +47,7 @@ def case_of(kernel, *, channels=55, dst=None, data_format="NXC", **changes):
     ],
 )
 def test_which_rows_are_paired(changes, rows):
-    problem = replace(PROBLEM, **changes)
+    problem = PROBLEM._replace(**changes)
     assert pairs_rows(problem, True) == rows
     assert not pairs_rows(problem, False)
 
@@ -57,10 +57,10 @@ def test_which_rows_are_paired(changes, rows):
     [(1, 1, False), (3, 1, False), (4, 1, True), (2, 2, False), (3, 2, True), (7, 2, True)],
 )
 def test_which_columns_are_paired(kernel, stride, columns):
-    problem = replace(PROBLEM, kernel=(1, 3, kernel), strides=(1, 1, stride))
+    problem = PROBLEM._replace(kernel=(1, 3, kernel), strides=(1, 1, stride))
     assert pairs_columns(problem, True) == columns
     assert not pairs_columns(problem, False)
-    assert not pairs_columns(replace(problem, dtype=1), True)
+    assert not pairs_columns(problem._replace(dtype=1), True)
 
 
 @pytest.fixture

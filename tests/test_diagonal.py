@@ -24,8 +24,7 @@ FEW = {
     "groups that no number divides": layer("4-4-11-3-1-1", groups=13),
     "one axis": replace(sequence(8, 8, 60, kernel=3, begin=1, end=1), groups=8),
 }
-PROBLEM = replace(
-    POINTWISE,
+PROBLEM = POINTWISE._replace(
     dtype=2,
     groups=16,
     diff_src_channels=128,
@@ -80,7 +79,7 @@ def test_sums_that_overflow_stay_in_their_group(joined, data_format):
 
 
 def choice_of(case, **given):
-    return forced.choice_of(replace(PROBLEM, **case), **given)
+    return forced.choice_of(PROBLEM._replace(**case), **given)
 
 
 @pytest.mark.skipif(not kernels.tiles_of(False).amx, reason="no AMX")

@@ -42,8 +42,7 @@ FEW = {
     "one axis": sequence(1, 64, 300, kernel=9, stride=1, begin=4, end=4),
     "one axis s2": sequence(3, 32, 149, kernel=8, stride=2, begin=3, end=2),
 }
-PROBLEM = replace(
-    POINTWISE,
+PROBLEM = POINTWISE._replace(
     dtype=2,
     diff_src_channels=3,
     diff_dst_channels=64,
@@ -87,7 +86,7 @@ def test_values_reach_what_they_touch_alone(folded, case, value, data_format):
 
 
 def choice_of(case, **given):
-    return forced.choice_of(replace(PROBLEM, **case), **given)
+    return forced.choice_of(PROBLEM._replace(**case), **given)
 
 
 @pytest.mark.skipif(not kernels.tiles_of(False).amx, reason="no AMX")
@@ -136,8 +135,7 @@ def test_blocks_are_the_same_convolution(kernel, stride, dilation):
     """By the definitions of both problems, for the weights of one axis."""
     extent, pad = 23, 1
     few = (extent + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1
-    problem = replace(
-        PROBLEM,
+    problem = PROBLEM._replace(
         diff_src_channels=1,
         diff_dst_channels=1,
         diff_src=(1, 1, extent),

@@ -46,8 +46,7 @@ SHAPES = {
         pads_end=(2, 1, 2),
     ),
 }
-PROBLEM = replace(
-    POINTWISE,
+PROBLEM = POINTWISE._replace(
     diff_src_channels=64,
     diff_dst_channels=64,
     diff_src=(1, 56, 56),
@@ -182,7 +181,7 @@ def test_errors_are_beside_the_largest_of_a_filter(everywhere, data_format):
 
 
 def pays(lanes=8, **changes):
-    return winograd.pays(replace(PROBLEM, **changes), lanes)
+    return winograd.pays(PROBLEM._replace(**changes), lanes)
 
 
 def square(extent):
@@ -223,7 +222,7 @@ def test_products_with_padding_are_not_counted(rate, worth):
 )
 def test_what_is_not_transformed(changes):
     assert winograd.fits(PROBLEM)
-    assert not winograd.fits(replace(PROBLEM, **changes))
+    assert not winograd.fits(PROBLEM._replace(**changes))
 
 
 def test_what_must_not_be_computed_again_is_not_transformed():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, wraps
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -38,8 +37,21 @@ class ConvAttributes(NamedTuple):
     weights_format: object
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConvForm:
+class ReadAttributes(NamedTuple):
+    """Those that do not depend on the operator, checked, with an integer for each spatial axis."""
+
+    strides: tuple[int, ...]
+    pads_begin: tuple[int, ...]
+    pads_end: tuple[int, ...]
+    dilations: tuple[int, ...]
+    auto_pad: str
+    auto_pad_rule: str
+    output_padding: tuple[int, ...]
+    groups: int
+    data_format: str
+
+
+class ConvForm(NamedTuple):
     """A checked problem with the shapes and the order of axes that its arrays have."""
 
     asked: ConvProblem
@@ -79,18 +91,22 @@ class ConvForm:
 
 
 FormOf = Callable[[str, ConvShapes, ConvAttributes], ConvForm]
+Of = TypeVar("Of", bound=Hashable)
+Read = TypeVar("Read")
 
 
-def remembered(form_of: FormOf) -> FormOf:
-    """Remember the last forms, so that calls in a loop check attributes and shapes once."""
-    cached = lru_cache(maxsize=256)(form_of)
+def remembered(
+    read: Callable[[str, Of, ConvAttributes], Read],
+) -> Callable[[str, Of, ConvAttributes], Read]:
+    """Remember what was read of the last attributes, so that calls in a loop check them once."""
+    cached = lru_cache(maxsize=256)(read)
 
-    @wraps(form_of)
-    def remembering(op: str, shapes: ConvShapes, given: ConvAttributes) -> ConvForm:
+    @wraps(read)
+    def remembering(op: str, of: Of, given: ConvAttributes) -> Read:
         key = _attributes.key(given)
         if key is None:
-            return form_of(op, shapes, given)
-        return cached(op, shapes, given if key is given else ConvAttributes(*key))
+            return read(op, of, given)
+        return cached(op, of, given if key is given else ConvAttributes(*key))
 
     return remembering
 
@@ -133,6 +149,39 @@ def compute(
     return result
 
 
+@remembered
+def read_attributes(op: str, axes: int, given: ConvAttributes) -> ReadAttributes:
+    """Check the attributes of a call on arrays of so many axes, but dst_shape.
+
+    Apart from the shapes: a layer's calls differ in these alone.
+    """
+    data_format = _arrays.data_format(op, given.data_format, axes)
+    spatial = axes - 2
+    auto_pad = "none" if given.auto_pad is None else given.auto_pad
+    return ReadAttributes(
+        strides=_attributes.integers(op, "strides", given.strides, spatial, minimum=1),
+        dilations=_attributes.integers(op, "dilations", given.dilations, spatial, minimum=1),
+        pads_begin=_attributes.integers(op, "pads_begin", given.pads_begin, spatial, minimum=0),
+        pads_end=_attributes.integers(op, "pads_end", given.pads_end, spatial, minimum=0),
+        auto_pad=_attributes.choice(op, "auto_pad", auto_pad, _AUTO_PAD),
+        auto_pad_rule=_attributes.choice(op, "auto_pad_rule", given.auto_pad_rule, _AUTO_PAD_RULES),
+        output_padding=_read_output_padding(op, given.output_padding, spatial),
+        groups=_attributes.integer(op, "groups", given.groups, minimum=1),
+        data_format=data_format,
+    )
+
+
+def _read_output_padding(op: str, value: object, rank: int) -> tuple[int, ...]:
+    if value is None:
+        return (0,) * rank
+    if _attributes.as_integer(value) is None:
+        # oneDNN's own graphs carry twelve zeros for "none".
+        values = _attributes.items(op, "output_padding", value, "an integer or a list of integers")
+        if all(_attributes.as_integer(v) == 0 for v in values):
+            return (0,) * rank
+    return _attributes.integers(op, "output_padding", value, rank, minimum=0)
+
+
 class ConvCall:
     """The attributes of a call, read and checked, and the steps that both operators share."""
 
@@ -146,7 +195,17 @@ class ConvCall:
             raise ValueError(
                 f"{op}: weights must have {len(diff_dst)} axes like diff_dst, got {len(weights)}"
             )
-        self.format = _arrays.data_format(op, given.data_format, len(diff_dst))
+        (
+            self.strides,
+            self.pads_begin,
+            self.pads_end,
+            self.dilations,
+            self.auto_pad,
+            self.auto_pad_rule,
+            self.output_padding,
+            self.groups,
+            self.format,
+        ) = read_attributes(op, len(diff_dst), ConvAttributes(None, *given[1:]))
         self.dst = _arrays.extents(diff_dst, self.format)
         self.rank = len(self.dst.spatial)
         if 0 in weights:
@@ -155,30 +214,6 @@ class ConvCall:
             raise ValueError(
                 f"{op}: diff_dst must have no zero extent but the batch's, got shape {diff_dst}"
             )
-        axes = self.rank
-        self.strides = _attributes.integers(op, "strides", given.strides, axes, minimum=1)
-        self.dilations = _attributes.integers(op, "dilations", given.dilations, axes, minimum=1)
-        self.pads_begin = _attributes.integers(op, "pads_begin", given.pads_begin, axes, minimum=0)
-        self.pads_end = _attributes.integers(op, "pads_end", given.pads_end, axes, minimum=0)
-        auto_pad = "none" if given.auto_pad is None else given.auto_pad
-        self.auto_pad = _attributes.choice(op, "auto_pad", auto_pad, _AUTO_PAD)
-        self.auto_pad_rule = _attributes.choice(
-            op, "auto_pad_rule", given.auto_pad_rule, _AUTO_PAD_RULES
-        )
-        self.output_padding = self._read_output_padding(given.output_padding)
-        self.groups = _attributes.integer(op, "groups", given.groups, minimum=1)
-
-    def _read_output_padding(self, value: object) -> tuple[int, ...]:
-        if value is None:
-            return (0,) * self.rank
-        if _attributes.as_integer(value) is None:
-            # oneDNN's own graphs carry twelve zeros for "none".
-            values = _attributes.items(
-                self.op, "output_padding", value, "an integer or a list of integers"
-            )
-            if all(_attributes.as_integer(v) == 0 for v in values):
-                return (0,) * self.rank
-        return _attributes.integers(self.op, "output_padding", value, self.rank, minimum=0)
 
     def effective_kernel(self, kernel: Sequence[int]) -> tuple[int, ...]:
         """Return the extents that the dilated kernel spans."""
@@ -248,15 +283,15 @@ class ConvCall:
             pads_begin=_triple(pads, 0),
             rank=self.rank,
         )
-        order = weights_order.replace("X", "DHW")
-        sizes = {
-            "g": self.groups,
-            "O": problem.output_channels,
-            "I": problem.input_channels,
-            **dict(zip("DHW", _triple(kernel), strict=True)),
-        }
         frames = _convolution_frames.product(problem)
-        axes = "gWIDHO" if frames else "gOIDHW"
+        split, axes = _arrangement(
+            weights_order,
+            self.groups,
+            problem.output_channels,
+            problem.input_channels,
+            kernel,
+            "gWIDHO" if frames else "gOIDHW",
+        )
         diff_src = _arrays.Extents(self.dst.batch, inputs, spatial)
         return ConvForm(
             asked=problem,
@@ -267,10 +302,22 @@ class ConvCall:
             diff_dst_shape=self.diff_dst,
             diff_src_shape=_arrays.shape_of(diff_src, self.format),
             weights_shape=self.weights,
-            weights_split=tuple(sizes[letter] for letter in order),
-            weights_axes=tuple(order.index(letter) for letter in axes),
+            weights_split=split,
+            weights_axes=axes,
             taps=(..., *taps) if problem.kernel != _triple(kernel) else (),
         )
+
+
+# A layer's calls have the same weights.
+@lru_cache(maxsize=64)
+def _arrangement(
+    order: str, groups: int, outputs: int, inputs: int, kernel: tuple[int, ...], axes: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return weights' extents with three spatial axes, and where `axes` are among them."""
+    order = order.replace("X", "DHW")
+    spatial = zip("DHW", _triple(kernel), strict=True)
+    sizes = {"g": groups, "O": outputs, "I": inputs, **dict(spatial)}
+    return tuple(sizes[axis] for axis in order), tuple(order.index(axis) for axis in axes)
 
 
 def _reaching(
@@ -298,5 +345,5 @@ def _reaching(
 
 def _triple(values: tuple[int, ...], fill: int = 1) -> Triple:
     """Put 1 to 3 spatial values at the end of three."""
-    a, b, c = (fill,) * (3 - len(values)) + tuple(values)
+    a, b, c = (fill, fill, *values)[-3:]
     return a, b, c

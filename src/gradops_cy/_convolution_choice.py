@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -308,7 +308,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         abreast = groups_abreast(given, parts)
         diagonal = groups_on_diagonal(given, layout, tiles, parts, assumed)
         if abreast * diagonal > 1:
-            problem = replace(given, groups=given.groups // (abreast * diagonal))
+            problem = given._replace(groups=given.groups // (abreast * diagonal))
         else:
             beside = taps_beside(given, parts, tiles)
     along_rows = goes_along_rows(given, layout, tiles, kernel, parts, assumed)

@@ -11,7 +11,6 @@ Block q reads ``y = q * fold / stride + t`` for taps t, as a transposed convolut
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
@@ -118,8 +117,7 @@ def product(problem: ConvProblem, fold: Pair) -> ConvProblem:
     """Return the problem that has blocks for channels."""
     height, width = _axes(problem, fold)
     rows, columns = (-(-problem.diff_src[axis] // fold[axis - 1]) for axis in (1, 2))
-    return replace(
-        problem,
+    return problem._replace(
         transposed=True,
         diff_src_channels=problem.diff_src_channels * prod(fold),
         diff_src=(problem.diff_src[0], rows, columns),

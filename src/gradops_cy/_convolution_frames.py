@@ -7,8 +7,6 @@ diff_dst has them for channels: a product without a kernel, window or tables of 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from numpy.lib.stride_tricks import as_strided
 
 from gradops_cy._arrays import Array
@@ -30,8 +28,7 @@ def product(problem: ConvProblem) -> ConvProblem | None:
     worth = taps >= FEWEST and (problem.plain or taps <= 2 * step)
     if not (single and inside and worth) or problem.dilations[2] > 1:
         return None
-    return replace(
-        problem,
+    return problem._replace(
         diff_dst_channels=taps,
         diff_dst=problem.diff_src,
         kernel=(1, 1, 1),

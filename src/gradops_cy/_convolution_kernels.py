@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -104,7 +103,7 @@ def pairs_channels(problem: ConvProblem, tiles: Tiles, assumed: int) -> bool:
 
 def paired(problem: ConvProblem) -> ConvProblem:
     """Return the problem of which a channel of diff_dst is two."""
-    return replace(problem, diff_dst_channels=problem.diff_dst_channels // 2)
+    return problem._replace(diff_dst_channels=problem.diff_dst_channels // 2)
 
 
 def lanes_of_a_group(problem: ConvProblem, tiles: Tiles, pairs: bool) -> int:

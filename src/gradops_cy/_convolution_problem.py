@@ -10,9 +10,9 @@ ConvTransposeBackwardData with ``y = x·S + k·D - PB``. They differ in nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 from gradops_cy import _arrays
 
@@ -28,13 +28,7 @@ SHORT_ROW, SHORT_ROW_OF_GROUPS = 256, 12
 LENGTHS, LENGTH_BITS, FEWEST_OF_LENGTHS = 8, 3, 16
 
 
-@dataclass(frozen=True)
-class ConvProblem:
-    """What is to be computed, with oneDNN's letters in :meth:`__str__`.
-
-    Below rank 3 the images stand on the first spatial axis, and `batch` is 1.
-    """
-
+class _Facts(NamedTuple):
     transposed: bool
     dtype: int
     batch: int
@@ -48,15 +42,14 @@ class ConvProblem:
     dilations: Triple
     pads_begin: Triple
     rank: int
-    # Every call looks its plan up, and hashing all of this takes longer than the rest of it.
-    _hash: int = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash(tuple(vars(self).values())))
 
-    def __hash__(self) -> int:
-        """Return what was computed once."""
-        return self._hash
+class ConvProblem(_Facts):
+    """What is to be computed, with oneDNN's letters in :meth:`__str__`.
+
+    Below rank 3 the images stand on the first spatial axis, and `batch` is 1. A tuple, which every
+    call makes and looks a plan up by: a frozen dataclass takes several times as long for either.
+    """
 
     @cached_property
     def pointwise(self) -> bool:
@@ -85,6 +78,8 @@ class ConvProblem:
         Those without a kernel; and one more where rows are short, as the taps are rows apart. Never
         the images: how a sum is computed would depend on their number.
         """
+        if self.rank == 1:
+            return 0
         length = self._bare_positions
         apart = 0 < self.bare_axes < self.rank and (
             length == 1 or (length <= SHORT_ROW and self.strides[2 - self.bare_axes] == 1)
@@ -107,7 +102,7 @@ class ConvProblem:
             x[2] = y[2] = x[2] * rows
             if x[axis] > 1:
                 break
-        return replace(self, diff_src=(x[0], x[1], x[2]), diff_dst=(y[0], y[1], y[2]))
+        return self._replace(diff_src=(x[0], x[1], x[2]), diff_dst=(y[0], y[1], y[2]))
 
     def _joined_kernel(self) -> ConvProblem:
         """Return the problem whose rows are an axis with a kernel and the bare ones behind it."""
@@ -117,8 +112,7 @@ class ConvProblem:
             a, b, c = (*values[:axis], *(bare,) * (2 - axis), value)
             return a, b, c
 
-        return replace(
-            self,
+        return self._replace(
             diff_src=last(self.diff_src, self.diff_src[axis] * length),
             diff_dst=last(self.diff_dst, self.diff_dst[axis] * length),
             kernel=last(self.kernel, self.kernel[axis]),
@@ -139,8 +133,7 @@ class ConvProblem:
         if self.rank > 1 or min(few, positions) < FEWEST_OF_LENGTHS or not more:
             return self
         longer, stretched = (more, more * step) if self.transposed else (more * step, more)
-        return replace(
-            self,
+        return self._replace(
             diff_src=(*self.diff_src[:2], x + longer),
             diff_dst=(*self.diff_dst[:2], y + stretched),
         )

@@ -6,7 +6,6 @@ of a convolution without strides.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -19,8 +18,7 @@ from gradops_cy._rounding import up
 def product(problem: ConvProblem) -> ConvProblem:
     """Return the problem of one tap that is left when diff_dst has been unfolded."""
     one = (1, 1, 1)
-    return replace(
-        problem,
+    return problem._replace(
         transposed=True,
         diff_dst_channels=prod(problem.kernel) * problem.diff_dst_channels,
         diff_dst=problem.diff_src,

@@ -14,7 +14,6 @@ such results are computed again by the taps.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
@@ -53,8 +52,7 @@ def product(problem: ConvProblem) -> ConvProblem:
     """Return the problem that has planes for residue classes."""
     depth, height, width = _tiles(problem)
     taps, dilation = problem.kernel[0], problem.dilations[0]
-    return replace(
-        problem,
+    return problem._replace(
         transposed=False,
         diff_src=(depth, PATCH * height, PATCH * width),
         diff_dst=(problem.diff_dst[0], height, width),
@@ -68,8 +66,7 @@ def product(problem: ConvProblem) -> ConvProblem:
 def pixels(problem: ConvProblem) -> ConvProblem:
     """Return a transposed convolution that reads what the patches of some tiles do."""
     height, width = (TILE + TILE * dilation for dilation in problem.dilations[1:])
-    return replace(
-        problem,
+    return problem._replace(
         transposed=True,
         diff_src=_tiles(problem),
         kernel=(problem.kernel[0], height, width),
