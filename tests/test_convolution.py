@@ -386,6 +386,8 @@ def test_which_rows_are_joined_along_a_kernel():
     spread = narrow._replace(groups=2, diff_src=(2, 6, 20), diff_dst=(2, 4, 20))
     assert spread.joined(1, True) == spread
     assert spread.joined(1, False).diff_src == (2, 1, 120)
+    depthwise = spread._replace(diff_src_channels=2, diff_dst_channels=2)
+    assert depthwise.joined(1, False) == depthwise
 
 
 # -- taps in the padding -------------------------------------------------------------------------

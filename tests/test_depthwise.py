@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gradops_cy import _convolution_cut, _convolution_depthwise, _processor
+from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 from gradops_cy._convolution_depthwise import along_rows as along_rows_of
 from gradops_cy._convolution_depthwise import row_classes, stride_columns
@@ -251,6 +252,7 @@ def along(kernel, *, dst, dtype, transposed=False, strides=None, dilations=None,
     )
 
 
+PLANES = kernels.Layout(False, False, True, True, False, False, 0, False)
 DENSE = PROBLEM._replace(dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations=(1, 1, 1))
 
 
@@ -317,6 +319,72 @@ def test_which_columns_are_lanes(stride, kernel, width, dilation, along, columns
     assert along_rows_of(problem, 16, False) == along
     assert _convolution_depthwise.strided(problem, 16) == columns
     assert not _convolution_depthwise.strided(problem, stride // 2)
+
+
+@pytest.mark.parametrize(
+    ("groups", "width", "taps", "changes", "along"),
+    [
+        (16, 16000, 3, {}, False),
+        (17, 16000, 3, {}, True),  # the second vector of channels would have one
+        (17, 20, 3, {}, False),
+        (24, 16000, 31, {}, False),
+        (17, 16000, 3, {"strides": (1, 1, 4)}, False),
+        (17, 16000, 3, {"transposed": False, "strides": (1, 1, 3)}, False),
+        (17, 16000, 3, {"transposed": False, "strides": (1, 1, 2)}, True),
+    ],
+)
+def test_which_rows_alone_are_lanes(groups, width, taps, changes, along):
+    changes = {"kernel": (1, 1, taps), "diff_src": (1, 1, width), "groups": groups, **changes}
+    assert along_rows_of(DENSE._replace(**changes), 16, False) == along
+
+
+@pytest.mark.parametrize(
+    ("kernel", "width", "along"),
+    [
+        ((1, 1, 3), 56, True),
+        ((1, 1, 5), 112, True),
+        ((1, 1, 21), 112, False),  # each product loads
+        ((1, 21, 1), 112, True),
+    ],
+)
+def test_which_lines_of_taps_go_along_rows(monkeypatch, kernel, width, along):
+    monkeypatch.setattr(_convolution_depthwise, "AMD_512", True)
+    problem = DENSE._replace(kernel=kernel, groups=64, diff_src=(4, 30, width))
+    assert along_rows_of(problem, 16, False) == along
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_planes_of_few_channels_go_along_rows(groups):
+    problem = DENSE._replace(
+        groups=groups,
+        diff_src_channels=groups,
+        diff_dst_channels=groups,
+        diff_src=(1, 56, 56),
+        diff_dst=(1, 56, 56),
+        pads_begin=(0, 1, 1),
+    )
+    found = forced.choice_of(problem, PLANES)
+    assert found.kernel == kernels.DEPTHWISE
+    assert found.along_rows
+    row = problem._replace(
+        kernel=(1, 1, 3), pads_begin=(0, 0, 1), diff_src=(1, 1, 56), diff_dst=(1, 1, 56), rank=1
+    )
+    assert forced.choice_of(row, PLANES).kernel != kernels.DEPTHWISE
+
+
+@every_dtype
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("width", [3, 16, 65, 90, 100, 120, 128, 130, 150, 300])
+def test_rows_alone(along_rows, width, stride, dtype):
+    along((5,), dst=(width,), dtype=dtype, strides=(stride,)).check(large=True)
+
+
+@every_dtype
+@pytest.mark.parametrize("groups", [1, 3, 8])
+@pytest.mark.parametrize("kernel", [(3, 3), (5, 1), (1, 5), (3, 3, 3)])
+def test_few_channels_along_rows(along_rows, kernel, groups, dtype):
+    case = along(kernel, dst=(6,) * (len(kernel) - 1) + (40,), dtype=dtype)
+    replace(case, groups=groups).check(large=True)
 
 
 @every_dtype

@@ -21,6 +21,9 @@ ROW_VECTOR = 3.0
 FEWEST_VECTORS = 1.5
 BOX_VECTOR, BOX_VECTOR_OF_AMD_512 = 6.0, 8.0
 BOX_VECTOR_OF_HALVES = 9.0
+# The same for rows with none below them, each of whose products loads, and what such a row takes.
+ALONE_PRODUCT, ALONE_VECTOR, ALONE_ROW = 2.5, 22.0, 340.0
+BOX_VECTOR_OF_ALONE = 24.0
 # The time of products of pairs of columns and of rows, of that of single ones; and what a vector of
 # a box takes beside those of rows: it is transposed as bfloat16.
 PAIRED_COLUMNS, PAIRED_ROWS = 0.78, 0.6
@@ -42,6 +45,8 @@ def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
 
     Then neighbours of a residue class read neighbouring columns, but last vectors have idle lanes.
     """
+    if counts(problem)[1] == 1:
+        return _alone_along_rows(problem, lanes)
     width, stride = problem.diff_src[2], problem.strides[2]
     if stride == WIDE_STRIDE and strided(problem, lanes):
         return width >= WIDE_STRIDE_ROW
@@ -51,16 +56,28 @@ def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
         return False
     taps = prod(problem.kernel) / prod(out_steps(problem))
     products = taps if AMD_512 else taps / 2  # beside moves
+    loads = 1 if problem.kernel[1] > 1 else 2  # one row of taps meets each row that is loaded
     # Tiles of two classes are bound by what they load, not by their products.
     faster = PAIRED_COLUMNS if stride == 1 and pairs_columns(problem, vector_pairs) else 1.0
     positions = counts(problem)[2]
-    row = (faster * products + ROW_VECTOR) * max(FEWEST_VECTORS, -(-positions // lanes))
+    row = (faster * loads * products + ROW_VECTOR) * max(FEWEST_VECTORS, -(-positions // lanes))
     if pairs_rows(problem, vector_pairs):
         box = PAIRED_ROWS * products + BOX_VECTOR_OF_PAIRS
     else:
         floats = BOX_VECTOR_OF_AMD_512 if AMD_512 else BOX_VECTOR
         box = products + (BOX_VECTOR_OF_HALVES if problem.itemsize == 2 else floats)
     return row < 1.05 * box * positions / lanes
+
+
+def _alone_along_rows(problem: ConvProblem, lanes: int) -> bool:
+    """Return the same for rows with none below them."""
+    stride, channels = problem.strides[2], problem.groups
+    if stride not in (1, row_classes(problem)):
+        return False
+    taps, positions = prod(problem.kernel) / prod(out_steps(problem)), counts(problem)[2]
+    row = ALONE_ROW + (ALONE_PRODUCT * taps + ALONE_VECTOR) * -(-positions // lanes)
+    box = (taps + BOX_VECTOR_OF_ALONE) * positions / lanes
+    return row < box * up(channels, lanes) / channels
 
 
 def strided(problem: ConvProblem, lanes: int) -> bool:

@@ -92,7 +92,8 @@ class ConvProblem(_Facts):
         Short rows leave lanes idle, and so do the ends of those above ROW positions.
         """
         if 0 < self.bare_axes == min(axes, self.joinable):
-            spread = channels_last and self.groups > 1
+            depthwise = self.input_channels == self.output_channels == 1
+            spread = self.groups > 1 and (channels_last or depthwise)
             if not spread or self._bare_positions <= SHORT_ROW_OF_GROUPS:
                 return self._joined_kernel()
         x, y = list(self.diff_src), list(self.diff_dst)

@@ -36,6 +36,7 @@ from gradops_cy._convolution_kernels import (
     Layout,
     Tiles,
     block_of_pixels,
+    goes_along_rows,
     groups_on_diagonal,
     lanes_of_a_group,
     pairs_channels,
@@ -113,6 +114,10 @@ def choose_kernel(
     case = _Case(problem, layout, tiles, assumed, parts)
     if problem.input_channels == problem.output_channels == 1:
         if case.direct and problem.groups > 1:
+            return DEPTHWISE
+        # Rows share what they load with those below them; else lanes have to be channels.
+        below = _convolution_taps.counts(problem)[1] > 1
+        if below and goes_along_rows(problem, layout, tiles, DEPTHWISE, parts, assumed):
             return DEPTHWISE
         if 2 * problem.groups > tiles.lanes and not _convolution_taps.zero_first(problem):
             return DEPTHWISE

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 # Bytes of a line of cache: results that are streamed lie in lines of scratch as in diff_src's.
 _LINE = 64
-# Words of depthwise_rows.h's Stencil.
-_STENCIL = 26
 # Positions of a box that are transposed at a time: long runs of each channel, but in cache.
 BOX_RUN = 384
 
@@ -227,7 +225,7 @@ def _depthwise_need(cut: Cut) -> _Need:
     return _Need(
         window=window,
         results=results,
-        pointers=len(axes[2].taps) + _STENCIL * stencils + taps,
+        pointers=len(axes[2].taps) + KERNELS.STENCIL_WORDS * stencils + taps,
         channels=1,
         sums=1,
     )

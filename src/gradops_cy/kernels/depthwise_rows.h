@@ -11,6 +11,7 @@
 #define GRADOPS_DEPTHWISE_ROWS_H
 
 #include "interleave.h"
+#include "prefetch.h"
 #include "rows.h"
 
 /* What a tile reads; in elements. */
@@ -33,20 +34,27 @@ typedef struct {
     ptrdiff_t vectors;              /* ... in vectors of each class, */
     ptrdiff_t nv;                   /* ... so many of them in a tile; */
     ptrdiff_t last;                 /* the first position of the last tile */
+    const char *next;               /* what comes after the window, asked for by tiles: */
+    ptrdiff_t next_step;            /* so many bytes for each row of results, or none */
     /* Of depthwise_strided.h: */
     ptrdiff_t stride, columns;      /* taps of the last axis, */
     ptrdiff_t tap_rows;             /* and of the second, all of them */
     void *sums;                     /* room for those of a row */
 } Stencil;
 
+enum { STENCIL_WORDS = sizeof(Stencil) / sizeof(ptrdiff_t) };
+
+/* Tiles of a single row have up to twice the vectors. */
 #define STENCIL_MR 4
 #if VECTOR_REGISTERS == 32
 #define STENCIL_NV 4
-#define STENCIL_WIDTHS(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4) X(2, 1) X(2, 2)
+#define STENCIL_WIDTHS(X) \
+    X(1, 1) X(1, 2) X(1, 3) X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8) X(2, 1) X(2, 2) X(2, 3) X(2, 4)
 #else
 #define STENCIL_NV 2
-#define STENCIL_WIDTHS(X) X(1, 1) X(1, 2) X(2, 1)
+#define STENCIL_WIDTHS(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4) X(2, 1) X(2, 2)
 #endif
+#define STENCIL_MOST_NV (2 * STENCIL_NV)
 
 INLINE void write_sums_f32(const int dtype, char *dst, vec_f32 v, int n) {
     if (dtype == F32) write_f32(dst, v, n);
@@ -108,10 +116,11 @@ static void place_weights(int f64, int paired, const char *src, ptrdiff_t stride
         else ((float *)dst)[place[t]] = *(const float *)src;
 }
 
-/* Cuts rows of `count` results into tiles. Without masks the last one ends with the row, where it can:
+/* Cuts `rows` of `count` results into tiles. Without masks the last one ends with the row, where it can:
  * it computes again some of what the tile before it has. */
-static void set_tiles(int dtype, Stencil *s, ptrdiff_t count) {
-    const ptrdiff_t lanes = VECTOR_BYTES / compute_size(dtype), most = STENCIL_NV / s->classes;
+static void set_tiles(int dtype, Stencil *s, ptrdiff_t rows, ptrdiff_t count) {
+    const ptrdiff_t lanes = VECTOR_BYTES / compute_size(dtype);
+    const ptrdiff_t most = (rows == 1 ? STENCIL_MOST_NV : STENCIL_NV) / s->classes;
     const ptrdiff_t positions = (count + s->classes - 1) / s->classes;
     s->count = count;
     s->vectors = (positions + lanes - 1) / lanes;

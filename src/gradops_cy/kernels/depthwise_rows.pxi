@@ -1,6 +1,8 @@
 # Depthwise convolution, lanes over the positions of a row: channels first, each channel by itself.
 
 cdef extern from "depthwise_strided.h" nogil:
+    cpdef enum:
+        STENCIL_WORDS
     ctypedef struct Stencil:
         Py_ssize_t first
         Py_ssize_t turns
@@ -18,6 +20,8 @@ cdef extern from "depthwise_strided.h" nogil:
         Py_ssize_t begin[2]
         Py_ssize_t end[2]
         const void *weights[2]
+        const char *next
+        Py_ssize_t next_step
         Py_ssize_t stride
         Py_ssize_t columns
         Py_ssize_t tap_rows
@@ -27,7 +31,7 @@ cdef extern from "depthwise_strided.h" nogil:
                        const Py_ssize_t *place, void *dst) noexcept
     void repeat_over_strides(int f64, const char *src, Py_ssize_t src_step, Py_ssize_t taps,
                              Py_ssize_t stride, void *dst) noexcept
-    void set_tiles(int dtype, Stencil *stencil, Py_ssize_t count) noexcept
+    void set_tiles(int dtype, Stencil *stencil, Py_ssize_t rows, Py_ssize_t count) noexcept
     void run_stencil(int dtype, const Stencil *stencil, const void *window, Py_ssize_t rows,
                      char *dst, Py_ssize_t dst_pitch) noexcept
     void run_strided(int dtype, const Stencil *stencil, const void *window, Py_ssize_t rows,
@@ -108,7 +112,7 @@ cdef void set_stencil(const Work *work, const Channels *c, const Py_ssize_t *res
     memset(stencil, 0, sizeof(Stencil))
     stencil.classes, stencil.offset = work.b.row_classes, offset
     stencil.paired = work.b.column_pairs
-    set_tiles(work.b.dtype, stencil, c.count[2])
+    set_tiles(work.b.dtype, stencil, (c.count[1] - 1) // height.out_step + 1, c.count[2])
     stencil.turns, stencil.pitch = 1, pitch * height.in_step
     for number in range(stencil.classes):
         stencil.weights[number] = c.weights + residue[3] * work.size
@@ -242,13 +246,15 @@ cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x,
     cdef Py_ssize_t most = work.b.strip if work.b.touches or not work.b.direct else c.count[1]
     cdef Py_ssize_t strip = most * height.out_step
     cdef Py_ssize_t read = most * height.in_step
-    cdef Py_ssize_t d, h, row, j, number, rows
-    cdef const Stencil *stencil
+    cdef Py_ssize_t d, h, row, j, number, rows, each = 0
+    cdef Stencil *stencil
     cdef const char *window
     cdef const char *next
     cdef char *target
     cdef char *place
     cdef bint stages = work.b.stages and y.stride[3] == c.bytes
+    if work.b.touches and x.stride[3] == source_bytes:  # nothing between rows is asked for
+        each = source_bytes * height.in_step // height.out_step
     for d in range(c.count[0]):
         j = d // depth.out_step * depth.in_step
         next = x.data + j * x.stride[2] + x.stride[1]
@@ -260,9 +266,6 @@ cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x,
         h = row = 0
         while h < c.count[1]:
             # What the next channel reads and what the next rows write arrives meanwhile.
-            if work.b.touches:
-                fetch_ahead(next, x.stride[3], row, min(row + read, c.high[1] - c.low[1]),
-                            source_bytes)
             if work.b.touches and not stages:
                 fetch_to_write(target, y.stride[3], h + strip, min(h + 2 * strip, c.count[1]),
                                c.bytes)
@@ -270,6 +273,8 @@ cdef void compute_channel(const Work *work, const Channels *c, const Tensor *x,
                 rows = most
                 if h + strip > c.count[1]:
                     rows = (c.count[1] - h - number + height.out_step - 1) // height.out_step
+                stencil[number].next = next + row * source_bytes + number * rows * each
+                stencil[number].next_step = each
                 compute_class_rows(work, c, stencil + number, window + row * pitch, rows,
                                    target + (h + number) * y.stride[3],
                                    height.out_step * y.stride[3], s)

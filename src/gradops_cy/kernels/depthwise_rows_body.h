@@ -76,7 +76,7 @@
         source += width * s->pitch;                                                                \
     } while (0)
 
-INLINE void NAME(write_tile)(const int dtype, const int mr, const int vectors, VEC (*sums)[STENCIL_NV],
+INLINE void NAME(write_tile)(const int dtype, const int mr, const int vectors, VEC (*sums)[STENCIL_MOST_NV],
                              ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {
     UNROLL for (int v = 0; v < vectors; v++, dst += LANES * element_size(dtype)) {
         const ptrdiff_t left = count - v * LANES;
@@ -94,7 +94,7 @@ INLINE void NAME(write_tile)(const int dtype, const int mr, const int vectors, V
 INLINE void NAME(stencil_tile)(const int classes, const int mr, const int nv, int dtype,
                                const Stencil *s, const REAL *window, ptrdiff_t count, char *dst,
                                ptrdiff_t dst_pitch) {
-    VEC acc[2][STENCIL_MR][STENCIL_NV];
+    VEC acc[2][STENCIL_MR][STENCIL_MOST_NV];
     const REAL *weight[2] = {s->weights[0], s->weights[1]};
     const ptrdiff_t begin[2] = {classes == 1 ? 0 : s->begin[0], s->begin[1]};
     UNROLL for (int c = 0; c < classes; c++)
@@ -116,7 +116,7 @@ INLINE void NAME(stencil_tile)(const int classes, const int mr, const int nv, in
         }
     if (classes == 2)
         UNROLL for (int m = 0; m < mr; m++) {
-            VEC sums[2 * STENCIL_NV];
+            VEC sums[STENCIL_MOST_NV];
             UNROLL for (int v = 0; v < nv; v++)
                 NAME(take_turns)(acc[0][m][v], acc[1][m][v], sums + 2 * v);
             UNROLL for (int v = 0; v < 2 * nv; v++) acc[0][m][v] = sums[v];
@@ -136,8 +136,9 @@ INLINE void NAME(stencil_tile)(const int classes, const int mr, const int nv, in
                                                ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {  \
         const Stencil s = *stencil;                                                                \
         ptrdiff_t row = 0;                                                                         \
-        for (; row + 1 < rows && rows >= STENCIL_MR; row += STENCIL_MR) {                          \
+        for (; CLASSES * NV <= STENCIL_NV && row + 1 < rows && rows >= STENCIL_MR; row += STENCIL_MR) { \
             row = MIN(row, rows - STENCIL_MR);                                                     \
+            fetch(s.next + row * s.next_step, STENCIL_MR * s.next_step);                           \
             NAME(stencil_tile)(CLASSES, STENCIL_MR, NV, dtype, &s, window + row * s.pitch, count,  \
                                dst + row * dst_pitch, dst_pitch);                                  \
         }                                                                                          \
@@ -149,22 +150,25 @@ STENCIL_WIDTHS(INSTANCE)
 #undef INSTANCE
 
 #define ENTRY(CLASSES, NV) [CLASSES][NV] = NAME(stencil_##CLASSES##_##NV),
-static void (*const NAME(stencils)[][STENCIL_NV + 1])(int, const Stencil *, const REAL *, ptrdiff_t,
+static void (*const NAME(stencils)[][STENCIL_MOST_NV + 1])(int, const Stencil *, const REAL *, ptrdiff_t,
                                                       ptrdiff_t, char *, ptrdiff_t) = {
     STENCIL_WIDTHS(ENTRY)};
 #undef ENTRY
 
-static void NAME(stencil)(int dtype, const Stencil *s, const REAL *window, ptrdiff_t rows, char *dst,
+static void NAME(stencil)(int dtype, const Stencil *stencil, const REAL *window, ptrdiff_t rows, char *dst,
                           ptrdiff_t dst_pitch) {
-    const ptrdiff_t turns = MIN(s->turns, rows), between = s->pitch / s->turns;
-    for (ptrdiff_t v = 0; v < s->vectors; v += s->nv) {
-        const ptrdiff_t first = v + s->nv < s->vectors ? v * LANES : s->last;
-        for (ptrdiff_t turn = 0; turn < turns; turn++)
-            NAME(stencils)[s->classes][MIN(s->nv, s->vectors - v)](
-                dtype, s, window + s->first + first + turn * between,
-                (rows - turn - 1) / s->turns + 1, s->count - first * s->classes,
-                dst + first * s->classes * element_size(dtype) + turn * dst_pitch,
-                s->turns * dst_pitch);
+    Stencil s = *stencil;
+    const ptrdiff_t turns = MIN(s.turns, rows), between = s.pitch / s.turns;
+    s.next_step /= (s.vectors + s.nv - 1) / s.nv;
+    for (ptrdiff_t v = 0; v < s.vectors; v += s.nv) {
+        const ptrdiff_t first = v + s.nv < s.vectors ? v * LANES : s.last;
+        for (ptrdiff_t turn = 0; turn < turns; turn++) {
+            const ptrdiff_t part = (rows - turn - 1) / s.turns + 1;
+            NAME(stencils)[s.classes][MIN(s.nv, s.vectors - v)](
+                dtype, &s, window + s.first + first + turn * between, part, s.count - first * s.classes,
+                dst + first * s.classes * element_size(dtype) + turn * dst_pitch, s.turns * dst_pitch);
+            s.next += part * s.next_step;
+        }
     }
 }
 

@@ -62,6 +62,7 @@ static void NAME(strided_rows)(int dtype, const Stencil *s, const REAL *window, 
     REAL *sums = s->sums, *all = sums + 2 * pitch, *dealt = all + pitch;
     window += s->first;
     for (ptrdiff_t row = 0; row < rows; row++, window += s->pitch / s->turns, dst += dst_pitch) {
+        fetch(s->next + row * s->next_step, s->next_step);
         for (ptrdiff_t q = 0; q * stride < s->columns; q += 2) {
             const REAL *a = sums + q * stride, *b = sums + pitch + (q + 1) * stride;
             const int both = (q + 1) * stride < s->columns;

@@ -4,11 +4,15 @@
 
 #include <stddef.h>
 
-/* Segments begin to end - 1, `stride` bytes apart, each of `bytes`, into the second-level cache. */
+/* `bytes` into the second-level cache. Processors drop what is asked for faster than memory answers. */
+static inline void fetch(const char *p, ptrdiff_t bytes) {
+    for (ptrdiff_t b = 0; b < bytes; b += 64) __builtin_prefetch(p + b, 0, 2);
+}
+
+/* Segments begin to end - 1, `stride` bytes apart, each of `bytes`. */
 static void fetch_ahead(const char *p, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end,
                         ptrdiff_t bytes) {
-    for (ptrdiff_t i = begin; i < end; i++)
-        for (ptrdiff_t b = 0; b < bytes; b += 64) __builtin_prefetch(p + i * stride + b, 0, 2);
+    for (ptrdiff_t i = begin; i < end; i++) fetch(p + i * stride, bytes);
 }
 
 /* The same for segments that are to be written. */
