@@ -5,11 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradops_cy import _convolution_cut, _convolution_depthwise, _processor
+from gradops_cy import (
+    _convolution_cut,
+    _convolution_depthwise,
+    _convolution_depthwise_times,
+    _processor,
+)
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
-from gradops_cy._convolution_depthwise import along_rows as along_rows_of
 from gradops_cy._convolution_depthwise import row_classes, stride_columns
+from gradops_cy._convolution_depthwise_times import along_rows as along_rows_of
 from tests import forced
 from tests.cases import POINTWISE, every_dtype, every_format, layer
 from tests.forced import assert_cuts_do_not_change_a_bit, assert_value_reaches_what_it_touches
@@ -229,7 +234,7 @@ def test_scratch_for_rows_past_the_caches(width, fits):
 def along_rows(monkeypatch):
     """Let positions be lanes wherever they can."""
     monkeypatch.setattr(
-        _convolution_depthwise,
+        _convolution_depthwise_times,
         "along_rows",
         lambda p, *_: p.transposed or p.strides[2] in (1, row_classes(p)),
     )
@@ -253,123 +258,136 @@ def along(kernel, *, dst, dtype, transposed=False, strides=None, dilations=None,
 
 
 PLANES = kernels.Layout(False, False, True, True, False, False, 0, False)
-DENSE = PROBLEM._replace(dtype=0, kernel=(1, 3, 3), strides=(1, 1, 1), dilations=(1, 1, 1))
+ONES = (1, 1, 1)
+
+
+def plane(
+    width, *, height=30, channels=64, kernel=(1, 3, 3), strides=ONES, transposed=False, dtype=0
+):
+    """Return a problem without padding, of one image of diff_src."""
+    diff_src = (1, height, width)
+    axes = list(zip(diff_src, kernel, strides, strict=True))
+    diff_dst = tuple(
+        (x - 1) * s + k if transposed else max(1, (x - k) // s + 1) for x, k, s in axes
+    )
+    return POINTWISE._replace(
+        transposed=transposed,
+        dtype=dtype,
+        groups=channels,
+        diff_src_channels=channels,
+        diff_dst_channels=channels,
+        diff_src=diff_src,
+        diff_dst=diff_dst,
+        kernel=kernel,
+        strides=strides,
+    )
+
+
+@pytest.fixture
+def whole_vectors(monkeypatch):
+    """Let vectors of 64 bytes be multiplied at once, whatever the processor."""
+    monkeypatch.setattr(_convolution_depthwise_times, "ZEN4", False)
 
 
 @pytest.mark.parametrize(
-    ("amd_512", "dtype", "taps", "groups", "pairs", "widths"),
+    ("dtype", "taps", "channels", "pairs", "least"),
     [
-        (False, 0, 3, 64, False, {28, 33, 56, 65, 112}),
-        (True, 0, 3, 64, False, {28, 33, 56, 65, 112}),
-        (False, 1, 3, 64, True, {14, 28, 33, 56, 65, 112}),
-        (True, 1, 3, 64, True, {28, 33, 56, 65, 112}),
-        (True, 2, 3, 64, True, {28, 56, 112}),
-        (True, 2, 7, 64, False, {28, 56, 112}),
-        (True, 1, 7, 64, True, {28, 56, 112}),
-        (True, 2, 7, 64, True, set()),  # boxes multiply pairs of rows
-        (True, 2, 7, 48, True, {28, 33, 56, 65, 112}),  # and here only rows do, of columns
+        (0, 3, 64, False, 28),
+        (1, 3, 64, False, 28),
+        (0, 7, 64, False, 56),
+        (0, 3, 3, False, 3),  # of a vector's lanes three would have a channel
+        (2, 3, 64, True, 56),
+        (2, 7, 64, True, 1000),  # boxes multiply pairs of rows
+        (2, 7, 48, True, 28),  # and here only rows do, of columns
     ],
 )
-def test_which_rows_are_long_enough(monkeypatch, amd_512, dtype, taps, groups, pairs, widths):
-    monkeypatch.setattr(_convolution_depthwise, "AMD_512", amd_512)
-    dense = DENSE._replace(dtype=dtype, kernel=(1, taps, taps), groups=groups)
-    for width in (1, 7, 14, 28, 33, 56, 65, 112):
-        problem = dense._replace(diff_src=(1, 30, width))
-        assert along_rows_of(problem, 16, pairs) == (width in widths)
+def test_which_rows_are_long_enough(whole_vectors, dtype, taps, channels, pairs, least):
+    for width in (1, 3, 7, 14, 28, 56, 112):
+        problem = plane(width, channels=channels, kernel=(1, taps, taps), dtype=dtype)
+        assert along_rows_of(problem, 16, pairs) == (width >= least)
 
 
 @pytest.mark.parametrize(
     ("transposed", "strides", "along"),
     [
-        (True, (1, 1, 2), False),
-        (True, (1, 3, 4), True),
-        (True, (1, 8, 8), True),
-        (True, (1, 5, 5), False),
+        (True, (1, 1, 2), True),
+        (True, (1, 5, 5), False),  # columns are taken apart one by one
         (False, (1, 2, 1), True),
         (False, (1, 2, 2), True),
         (False, (1, 1, 2), True),
         (False, (1, 4, 4), False),
     ],
 )
-def test_which_strides_go_along_rows(transposed, strides, along):
-    problem = DENSE._replace(transposed=transposed, strides=strides, diff_src=(1, 30, 112))
+def test_which_strides_go_along_rows(whole_vectors, transposed, strides, along):
+    problem = plane(112, strides=strides, transposed=transposed)
     assert along_rows_of(problem, 16, False) == along
 
 
 @pytest.mark.parametrize(
-    ("stride", "kernel", "width", "dilation", "along", "columns"),
+    ("channels", "width", "kernel", "changes", "along"),
     [
-        (8, 16, 16, 1, True, True),
-        (8, 16, 15, 1, False, True),
-        (8, 8, 112, 1, True, True),
-        (8, 12, 112, 1, True, False),  # half of the last stride's weights would be invented
-        (8, 16, 112, 2, True, False),
-        (4, 8, 16, 1, False, True),
-        (4, 8, 56, 1, True, True),
-    ],
-)
-def test_which_columns_are_lanes(stride, kernel, width, dilation, along, columns):
-    problem = DENSE._replace(
-        transposed=True,
-        kernel=(1, kernel, kernel),
-        strides=(1, stride, stride),
-        dilations=(1, dilation, dilation),
-        diff_src=(1, 30, width),
-    )
-    assert along_rows_of(problem, 16, False) == along
-    assert _convolution_depthwise.strided(problem, 16) == columns
-    assert not _convolution_depthwise.strided(problem, stride // 2)
-
-
-@pytest.mark.parametrize(
-    ("groups", "width", "taps", "changes", "along"),
-    [
-        (16, 16000, 3, {}, False),
+        (64, 1000, 3, {}, False),
         (17, 16000, 3, {}, True),  # the second vector of channels would have one
-        (17, 20, 3, {}, False),
+        (17, 20, 31, {}, False),
         (24, 16000, 31, {}, False),
-        (17, 16000, 3, {"strides": (1, 1, 4)}, False),
-        (17, 16000, 3, {"transposed": False, "strides": (1, 1, 3)}, False),
-        (17, 16000, 3, {"transposed": False, "strides": (1, 1, 2)}, True),
+        (64, 16000, 8, {"transposed": True, "strides": (1, 1, 4)}, False),
+        (17, 16000, 3, {"strides": (1, 1, 3)}, False),
+        (17, 16000, 3, {"strides": (1, 1, 2)}, True),
     ],
 )
-def test_which_rows_alone_are_lanes(groups, width, taps, changes, along):
-    changes = {"kernel": (1, 1, taps), "diff_src": (1, 1, width), "groups": groups, **changes}
-    assert along_rows_of(DENSE._replace(**changes), 16, False) == along
+def test_which_rows_alone_are_lanes(whole_vectors, channels, width, kernel, changes, along):
+    problem = plane(width, height=1, channels=channels, kernel=(1, 1, kernel), **changes)
+    assert along_rows_of(problem, 16, False) == along
 
 
 @pytest.mark.parametrize(
     ("kernel", "width", "along"),
     [
         ((1, 1, 3), 56, True),
-        ((1, 1, 5), 112, True),
         ((1, 1, 21), 112, False),  # each product loads
         ((1, 21, 1), 112, True),
     ],
 )
-def test_which_lines_of_taps_go_along_rows(monkeypatch, kernel, width, along):
-    monkeypatch.setattr(_convolution_depthwise, "AMD_512", True)
-    problem = DENSE._replace(kernel=kernel, groups=64, diff_src=(4, 30, width))
-    assert along_rows_of(problem, 16, False) == along
+def test_which_lines_of_taps_go_along_rows(whole_vectors, kernel, width, along):
+    assert along_rows_of(plane(width, kernel=kernel), 16, False) == along
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-def test_planes_of_few_channels_go_along_rows(groups):
-    problem = DENSE._replace(
-        groups=groups,
-        diff_src_channels=groups,
-        diff_dst_channels=groups,
-        diff_src=(1, 56, 56),
-        diff_dst=(1, 56, 56),
-        pads_begin=(0, 1, 1),
+def test_windows_that_do_not_fit_are_left_to_boxes():
+    volume = plane(32, height=32, channels=3, kernel=(9, 9, 9))._replace(
+        rank=3, diff_src=(32, 32, 32), diff_dst=(8, 8, 8), dilations=(3, 3, 3)
     )
-    found = forced.choice_of(problem, PLANES)
+    assert _convolution_depthwise_times.nanoseconds(volume, 16, False, True) == np.inf
+    assert not along_rows_of(volume, 16, False)
+
+
+@pytest.mark.parametrize(
+    ("stride", "kernel", "dilation", "columns"),
+    [
+        (8, 16, 1, True),
+        (8, 8, 1, True),
+        (8, 12, 1, False),  # half of the last stride's weights would be invented
+        (8, 16, 2, False),
+        (4, 8, 1, True),
+    ],
+)
+def test_which_columns_are_lanes(stride, kernel, dilation, columns):
+    problem = plane(112, kernel=(1, kernel, kernel), strides=(1, stride, stride), transposed=True)
+    problem = problem._replace(dilations=(1, dilation, dilation))
+    assert _convolution_depthwise.strided(problem, 16) == columns
+    assert not _convolution_depthwise.strided(problem, stride // 2)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_planes_of_few_channels_go_along_rows(channels):
+    found = forced.choice_of(plane(56, channels=channels, height=56), PLANES)
     assert found.kernel == kernels.DEPTHWISE
     assert found.along_rows
-    row = problem._replace(
-        kernel=(1, 1, 3), pads_begin=(0, 0, 1), diff_src=(1, 1, 56), diff_dst=(1, 1, 56), rank=1
-    )
-    assert forced.choice_of(row, PLANES).kernel != kernels.DEPTHWISE
+
+
+def test_an_image_of_one_channel_is_a_plane():
+    image = plane(56, channels=1, height=56)
+    layout = kernels.Layout(True, True, True, True, True, True, 0, False)
+    assert forced.choice_of(image, layout).along_rows
 
 
 @every_dtype

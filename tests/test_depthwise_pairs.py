@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradops_cy
-from gradops_cy import _convolution_depthwise, _isa
+from gradops_cy import _convolution_depthwise_times, _isa
 from gradops_cy._convolution_depthwise import pairs_columns, pairs_rows
 from tests import forced
 from tests.cases import POINTWISE, every_format
@@ -66,7 +66,7 @@ def test_which_columns_are_paired(kernel, stride, columns):
 @pytest.fixture
 def costs_of_amd_512(monkeypatch):
     """Choose what goes along rows as on AMD with AVX-512, whatever the processor is."""
-    monkeypatch.setattr(_convolution_depthwise, "AMD_512", True)
+    monkeypatch.setattr(_convolution_depthwise_times, "ZEN4", False)
     yield from forced.other_plans()
 
 

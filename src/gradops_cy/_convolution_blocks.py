@@ -16,8 +16,8 @@ from gradops_cy import (
 )
 from gradops_cy._convolution_choice import Choice
 from gradops_cy._convolution_cut import ChannelBlock, Cut, resized
+from gradops_cy._convolution_depthwise import PLANE_BYTES, STRIDED_PLANE_BYTES
 from gradops_cy._convolution_kernels import (
-    BLOCK_WIDTH,
     COLUMNS,
     DOT,
     DOT_COLUMNS,
@@ -27,7 +27,7 @@ from gradops_cy._convolution_kernels import (
     ROWS,
     SCATTER,
 )
-from gradops_cy._convolution_problem import Triple
+from gradops_cy._convolution_problem import BLOCK_WIDTH, Triple
 from gradops_cy._rounding import up
 
 # One task's window and results should stay in a core's second-level cache.
@@ -47,10 +47,6 @@ PANEL = 1 << 18
 BLOCK_POSITIONS = 512
 # Channels that are transposed together: their rows should stay in the first-level cache.
 BOX_VECTORS = 2
-# A channel's window, which is read as often as there are taps.
-PLANE_BYTES = 1 << 16
-# With strides, once or twice: a smaller one shares more rows with its neighbours than it has.
-STRIDED_PLANE_BYTES = 1 << 18
 # Of both tensors, which groups share lines of: the second-level cache keeps these.
 TOUCHED = 1 << 19
 # Positions of SCATTER that are multiplied in less time than the weights take to arrive.

@@ -10,7 +10,6 @@ from math import isqrt, prod
 
 from gradops_cy import _convolution_grouped, _convolution_scatter, _convolution_taps
 from gradops_cy._convolution_kernels import (
-    BLOCK_WIDTH,
     COLUMNS,
     DOT,
     DOT_COLUMNS,
@@ -32,7 +31,7 @@ from gradops_cy._convolution_kernels import (
     taps_beside,
     writes_whole_rows,
 )
-from gradops_cy._convolution_problem import ConvProblem, Triple
+from gradops_cy._convolution_problem import BLOCK_WIDTH, ConvProblem, Triple
 from gradops_cy._processor import ZEN4
 
 # Positions of a block, and of windows with three axes.

@@ -5,29 +5,12 @@ from __future__ import annotations
 from math import prod
 
 from gradops_cy._convolution_problem import ConvProblem
-from gradops_cy._convolution_taps import counts, out_steps
-from gradops_cy._processor import AMD_512
+from gradops_cy._convolution_taps import out_steps
 from gradops_cy._rounding import odd, up
 
-# Strides of a transposed convolution whose columns, or their sums, are dealt out in registers, for
-# less than it costs to transpose (2 is not), and positions of a row up to which that costs less.
-DEALT = (4, 8)
-SHORT_ROW = 24
-# The stride for which sums of columns take no longer than boxes from so many positions on.
-WIDE_STRIDE, WIDE_STRIDE_ROW = 8, 16
-# What a vector takes beside its products, in vectors multiplied: in a row, of which short ones take
-# as long as so many; and in a box, where it is transposed and converted.
-ROW_VECTOR = 3.0
-FEWEST_VECTORS = 1.5
-BOX_VECTOR, BOX_VECTOR_OF_AMD_512 = 6.0, 8.0
-BOX_VECTOR_OF_HALVES = 9.0
-# The same for rows with none below them, each of whose products loads, and what such a row takes.
-ALONE_PRODUCT, ALONE_VECTOR, ALONE_ROW = 2.5, 22.0, 340.0
-BOX_VECTOR_OF_ALONE = 24.0
-# The time of products of pairs of columns and of rows, of that of single ones; and what a vector of
-# a box takes beside those of rows: it is transposed as bfloat16.
-PAIRED_COLUMNS, PAIRED_ROWS = 0.78, 0.6
-BOX_VECTOR_OF_PAIRS = 8.3
+# What a thread's window of a plane may take, and of one with strides: a smaller one shares more
+# rows with its neighbours than it has.
+PLANE_BYTES, STRIDED_PLANE_BYTES = 1 << 16, 1 << 18
 # Rows of a residue class that are computed at a time, while what comes next is asked for.
 ROWS = 28
 # Channels of a tile of pairs of rows, and bytes of weights that tasks copy for them.
@@ -38,46 +21,6 @@ STRIP = 16
 WIDE_BESIDE, BESIDE = 1.1, 0.85
 # The stride for which there are tiles of all residue classes of a row.
 STRIDE = 2
-
-
-def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
-    """Return whether positions of a row had best be lanes, where rows are dense.
-
-    Then neighbours of a residue class read neighbouring columns, but last vectors have idle lanes.
-    """
-    if counts(problem)[1] == 1:
-        return _alone_along_rows(problem, lanes)
-    width, stride = problem.diff_src[2], problem.strides[2]
-    if stride == WIDE_STRIDE and strided(problem, lanes):
-        return width >= WIDE_STRIDE_ROW
-    if problem.transposed and stride > 1:
-        return stride in DEALT and width > SHORT_ROW and width > 0.85 * up(width, lanes)
-    if stride not in (1, row_classes(problem)):
-        return False
-    taps = prod(problem.kernel) / prod(out_steps(problem))
-    products = taps if AMD_512 else taps / 2  # beside moves
-    loads = 1 if problem.kernel[1] > 1 else 2  # one row of taps meets each row that is loaded
-    # Tiles of two classes are bound by what they load, not by their products.
-    faster = PAIRED_COLUMNS if stride == 1 and pairs_columns(problem, vector_pairs) else 1.0
-    positions = counts(problem)[2]
-    row = (faster * loads * products + ROW_VECTOR) * max(FEWEST_VECTORS, -(-positions // lanes))
-    if pairs_rows(problem, vector_pairs):
-        box = PAIRED_ROWS * products + BOX_VECTOR_OF_PAIRS
-    else:
-        floats = BOX_VECTOR_OF_AMD_512 if AMD_512 else BOX_VECTOR
-        box = products + (BOX_VECTOR_OF_HALVES if problem.itemsize == 2 else floats)
-    return row < 1.05 * box * positions / lanes
-
-
-def _alone_along_rows(problem: ConvProblem, lanes: int) -> bool:
-    """Return the same for rows with none below them."""
-    stride, channels = problem.strides[2], problem.groups
-    if stride not in (1, row_classes(problem)):
-        return False
-    taps, positions = prod(problem.kernel) / prod(out_steps(problem)), counts(problem)[2]
-    row = ALONE_ROW + (ALONE_PRODUCT * taps + ALONE_VECTOR) * -(-positions // lanes)
-    box = (taps + BOX_VECTOR_OF_ALONE) * positions / lanes
-    return row < box * up(channels, lanes) / channels
 
 
 def strided(problem: ConvProblem, lanes: int) -> bool:

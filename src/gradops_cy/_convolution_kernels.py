@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from gradops_cy import (
-    _convolution_depthwise,
+    _convolution_depthwise_times,
     _convolution_diagonal,
     _convolution_fold,
     _convolution_scatter,
@@ -27,8 +27,6 @@ DOT_ROWS, DOT_COLUMNS, DOT_K = 16, 16, 32
 MODERATE, FINITE, NOTHING = range(3)
 # Bytes that caches move, and from which on addresses meet in the same places of the first.
 LINE, PAGE = 64, 4096
-# A row longer than this is cut into blocks.
-BLOCK_WIDTH = 2048
 # Products with padding, of a tap's, that take as long as to begin with each tap of a row anew.
 PADDING_OF_RUNS = 3
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
@@ -121,7 +119,7 @@ def goes_along_rows(
     problem: ConvProblem, layout: Layout, tiles: Tiles, kernel: int, parts: int, assumed: int
 ) -> bool:
     """Whether lanes are positions: DEPTHWISE's in a window with zeros around it, or SCATTER's."""
-    last = layout.channels_last
+    last = layout.channels_last and problem.diff_src_channels > 1
     if last or not (layout.diff_dst_rows and layout.diff_src_rows):
         return False
     if kernel == SCATTER:
@@ -130,7 +128,7 @@ def goes_along_rows(
         return fits and _convolution_scatter.along_rows(problem, parts > 0)
     if kernel != DEPTHWISE or assumed == NOTHING or _convolution_taps.zero_first(problem):
         return False
-    return _convolution_depthwise.along_rows(problem, tiles.lanes, tiles.vector_pairs)
+    return _convolution_depthwise_times.along_rows(problem, tiles.lanes, tiles.vector_pairs)
 
 
 def groups_abreast(problem: ConvProblem, parts: int) -> int:

@@ -18,8 +18,8 @@ from gradops_cy import _arrays
 
 Triple = tuple[int, int, int]
 
-# Positions that make a row long enough.
-ROW = 1024
+# Positions that make a row long enough; and a row longer than so many is cut into blocks.
+ROW, BLOCK_WIDTH = 1024, 2048
 # Positions of rows up to which a kernel along the axis before them is one along longer rows; and
 # where groups of channels are last, whose rows are spread.
 SHORT_ROW, SHORT_ROW_OF_GROUPS = 256, 12

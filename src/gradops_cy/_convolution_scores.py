@@ -36,7 +36,6 @@ from gradops_cy._convolution_kernels import (
     Layout,
     Tiles,
     block_of_pixels,
-    goes_along_rows,
     groups_on_diagonal,
     lanes_of_a_group,
     pairs_channels,
@@ -112,22 +111,18 @@ def choose_kernel(
 ) -> int:
     """Choose the kernel of a problem whose values are `assumed` to be such, in so many `parts`."""
     case = _Case(problem, layout, tiles, assumed, parts)
-    if problem.input_channels == problem.output_channels == 1:
-        if case.direct and problem.groups > 1:
-            return DEPTHWISE
-        # Rows share what they load with those below them; else lanes have to be channels.
-        below = _convolution_taps.counts(problem)[1] > 1
-        if below and goes_along_rows(problem, layout, tiles, DEPTHWISE, parts, assumed):
-            return DEPTHWISE
-        if 2 * problem.groups > tiles.lanes and not _convolution_taps.zero_first(problem):
+    kernels = kernels_that_can(case)
+    if DEPTHWISE in kernels:
+        many = 2 * problem.groups > tiles.lanes and not problem.pointwise
+        if many or (case.direct and problem.groups > 1):
             return DEPTHWISE
     if groups_on_diagonal(problem, layout, tiles, parts, assumed) > 1:
         return DOT
-    if parts and tiles.amx:
+    if parts and tiles.amx and DEPTHWISE not in kernels:
         scores = _scores(case)
         best = max(scores, key=lambda kernel: scores[kernel])
     else:
-        times = nanoseconds(problem, layout, tiles, assumed, parts, kernels_that_can(case))
+        times = nanoseconds(problem, layout, tiles, assumed, parts, kernels)
         best = min(times, key=lambda kernel: times[kernel])
     if best in ((SCATTER, DOT) if tiles.amx else (COLUMNS, DOT)):
         fold = block_of_pixels(problem, layout, tiles, parts, assumed)
@@ -138,9 +133,13 @@ def choose_kernel(
 
 
 def kernels_that_can(case: _Case) -> list[int]:
-    """Return the kernels that can compute a problem, but for DEPTHWISE."""
+    """Return the kernels that can compute a problem."""
     problem, tiles, parts = case.problem, case.tiles, case.parts
     kernels = [] if parts > 1 else [ROWS, COLUMNS]
+    if problem.input_channels == problem.output_channels == 1:
+        direct = case.direct and problem.groups > 1
+        if direct or not _convolution_taps.zero_first(problem):
+            kernels.append(DEPTHWISE)
     alone = lanes_of_a_group(problem, tiles, pairs_channels(problem, tiles, case.assumed))
     groups = (problem.groups > 1 or alone) and problem.input_channels <= tiles.lanes
     if kernels and groups and (case.direct or not _convolution_taps.zero_first(problem)):

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gradops_cy import _convolution_depthwise_times
 from gradops_cy._convolution_counts import COUNTS, Counts, Work
 from gradops_cy._convolution_kernels import (
     COLUMNS,
+    DEPTHWISE,
     DOT,
     GROUPED,
     PAIRS,
@@ -21,6 +23,7 @@ from gradops_cy._convolution_kernels import (
     UNFOLD,
     Layout,
     Tiles,
+    goes_along_rows,
     pairs_channels,
 )
 from gradops_cy._convolution_problem import ConvProblem
@@ -115,6 +118,9 @@ _NANOSECONDS: dict[int, Counts] = {
 # A multiply-add of a vector that takes two turns: whatever else a tile does goes on meanwhile, as
 # most loads do.
 _HALVED, _LOADS = 0.22, 0.3
+
+# A call of DEPTHWISE, of which _convolution_depthwise_times tells the rest.
+_CALL = 6300
 
 # The same for bfloat16 whose pairs vectors multiply, and for kernels that convert it.
 _NANOSECONDS_OF_PAIRS: dict[int, Counts] = {
@@ -254,6 +260,12 @@ def nanoseconds(
     work = Work(problem, layout, tiles, assumed, parts)
     times = {}
     for kernel in kernels:
+        if kernel == DEPTHWISE:
+            along = goes_along_rows(problem, layout, tiles, kernel, parts, assumed)
+            times[kernel] = _CALL + _convolution_depthwise_times.nanoseconds(
+                problem, tiles.lanes, tiles.vector_pairs, along
+            )
+            continue
         costs, counts = _costs(kernel, work)
         time = 0.0
         for name, count in counts.items():

@@ -133,12 +133,13 @@ INLINE void NAME(stencil_tile)(const int classes, const int mr, const int nv, in
 #define INSTANCE(CLASSES, NV)                                                                      \
     static void NAME(stencil_##CLASSES##_##NV)(int dtype, const Stencil *stencil,                  \
                                                const REAL *window, ptrdiff_t rows,                 \
-                                               ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {  \
+                                               ptrdiff_t count, char *dst, ptrdiff_t dst_pitch,    \
+                                               const char *next, ptrdiff_t next_step) {            \
         const Stencil s = *stencil;                                                                \
         ptrdiff_t row = 0;                                                                         \
         for (; CLASSES * NV <= STENCIL_NV && row + 1 < rows && rows >= STENCIL_MR; row += STENCIL_MR) { \
             row = MIN(row, rows - STENCIL_MR);                                                     \
-            fetch(s.next + row * s.next_step, STENCIL_MR * s.next_step);                           \
+            fetch(next + row * next_step, STENCIL_MR * next_step);                                 \
             NAME(stencil_tile)(CLASSES, STENCIL_MR, NV, dtype, &s, window + row * s.pitch, count,  \
                                dst + row * dst_pitch, dst_pitch);                                  \
         }                                                                                          \
@@ -151,23 +152,25 @@ STENCIL_WIDTHS(INSTANCE)
 
 #define ENTRY(CLASSES, NV) [CLASSES][NV] = NAME(stencil_##CLASSES##_##NV),
 static void (*const NAME(stencils)[][STENCIL_MOST_NV + 1])(int, const Stencil *, const REAL *, ptrdiff_t,
-                                                      ptrdiff_t, char *, ptrdiff_t) = {
+                                                      ptrdiff_t, char *, ptrdiff_t, const char *,
+                                                      ptrdiff_t) = {
     STENCIL_WIDTHS(ENTRY)};
 #undef ENTRY
 
-static void NAME(stencil)(int dtype, const Stencil *stencil, const REAL *window, ptrdiff_t rows, char *dst,
+static void NAME(stencil)(int dtype, const Stencil *s, const REAL *window, ptrdiff_t rows, char *dst,
                           ptrdiff_t dst_pitch) {
-    Stencil s = *stencil;
-    const ptrdiff_t turns = MIN(s.turns, rows), between = s.pitch / s.turns;
-    s.next_step /= (s.vectors + s.nv - 1) / s.nv;
-    for (ptrdiff_t v = 0; v < s.vectors; v += s.nv) {
-        const ptrdiff_t first = v + s.nv < s.vectors ? v * LANES : s.last;
+    const ptrdiff_t turns = MIN(s->turns, rows), between = s->pitch / s->turns;
+    const ptrdiff_t next_step = s->next_step / ((s->vectors + s->nv - 1) / s->nv);
+    const char *next = s->next;
+    for (ptrdiff_t v = 0; v < s->vectors; v += s->nv) {
+        const ptrdiff_t first = v + s->nv < s->vectors ? v * LANES : s->last;
         for (ptrdiff_t turn = 0; turn < turns; turn++) {
-            const ptrdiff_t part = (rows - turn - 1) / s.turns + 1;
-            NAME(stencils)[s.classes][MIN(s.nv, s.vectors - v)](
-                dtype, &s, window + s.first + first + turn * between, part, s.count - first * s.classes,
-                dst + first * s.classes * element_size(dtype) + turn * dst_pitch, s.turns * dst_pitch);
-            s.next += part * s.next_step;
+            const ptrdiff_t part = (rows - turn - 1) / s->turns + 1;
+            NAME(stencils)[s->classes][MIN(s->nv, s->vectors - v)](
+                dtype, s, window + s->first + first + turn * between, part, s->count - first * s->classes,
+                dst + first * s->classes * element_size(dtype) + turn * dst_pitch, s->turns * dst_pitch,
+                next, next_step);
+            next += part * next_step;
         }
     }
 }
