@@ -384,6 +384,17 @@ def test_planes_of_few_channels_go_along_rows(channels):
     assert found.along_rows
 
 
+@every_dtype
+@every_format
+@pytest.mark.parametrize("groups", [1, 3, 33])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_kernels_that_no_position_meets(groups, accumulate, data_format, dtype):
+    case = along((1, 4), dst=(3, 40), dtype=dtype, strides=(4, 1))
+    # Every fourth row is met by a tap, and these are not among the three of the result.
+    case = replace(case, groups=groups, pads_begin=(5, 2), pads_end=(1, 0))
+    in_format(case, data_format, dtype).check(accumulate=accumulate)
+
+
 def test_an_image_of_one_channel_is_a_plane():
     image = plane(56, channels=1, height=56)
     layout = kernels.Layout(True, True, True, True, True, True, 0, False)

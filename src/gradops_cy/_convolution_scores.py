@@ -137,8 +137,10 @@ def kernels_that_can(case: _Case) -> list[int]:
     problem, tiles, parts = case.problem, case.tiles, case.parts
     kernels = [] if parts > 1 else [ROWS, COLUMNS]
     if problem.input_channels == problem.output_channels == 1:
-        direct = case.direct and problem.groups > 1
-        if direct or not _convolution_taps.zero_first(problem):
+        # A window needs taps that read it.
+        windowed = not _convolution_taps.zero_first(problem)
+        windowed = windowed and all(map(len, _convolution_taps.axes(problem)))
+        if windowed or (case.direct and problem.groups > 1):
             kernels.append(DEPTHWISE)
     alone = lanes_of_a_group(problem, tiles, pairs_channels(problem, tiles, case.assumed))
     groups = (problem.groups > 1 or alone) and problem.input_channels <= tiles.lanes
