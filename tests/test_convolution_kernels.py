@@ -44,6 +44,30 @@ def test_kernels_compute_drawn_cases_with_threads(threads):
         conv_case(seed, dtype="f32").check(num_threads=threads)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@every_kernel
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("taps", "stride"), [(2, 2), (3, 2), (4, 2), (6, 2), (6, 3), (7, 3), (3, 1)]
+)
+@pytest.mark.usefixtures("only")
+def test_blocks_below_each_other(taps, stride, transposed, data_format, dtype):
+    """What a block shares with the one above it: with a stride no rows that follow each other."""
+    extents = (70, 25) if transposed else (36, 25)
+    for batch, channels in ((2, 3), (3, 12)):
+        layer(
+            f"{channels}-4-9-3-1-0",
+            transposed=transposed,
+            batch=batch,
+            dst=extents,
+            kernel=(taps, 3),
+            strides=(stride, 1),
+            data_format=data_format,
+            dtype=dtype,
+        ).check()
+
+
 GROUPS = {
     "of 4": layer("4-6-9-3-1-1", groups=9, batch=2),
     "of 8 and 2, strides": layer("8-2-20-3-2-1", groups=5, extra=(1, 0)),

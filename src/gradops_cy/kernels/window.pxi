@@ -207,13 +207,14 @@ cdef Py_ssize_t keep_rows(const Work *work, Py_ssize_t chunk, Py_ssize_t along,
     cdef Py_ssize_t kept = height.window - shift
     cdef Py_ssize_t row = work.source[2].window * along * work.window_size
     cdef Py_ssize_t channels = chunk if work.b.kernel == COLUMNS else 1
-    cdef Py_ssize_t c, d
+    cdef Py_ssize_t c, d, h
     cdef char *plane
-    # Rows that are in pieces, or of which some are left out, are packed again.
+    # Rows that are in pieces, left out, or sorted by residues of a stride are packed again.
     if kept <= 0 or work.b.planes > 1:
         return 0
-    if height.entry[height.window - 1] - height.entry[0] != height.window - 1:
-        return 0
+    for h in range(1, height.window):
+        if height.entry[h] != height.entry[0] + h:
+            return 0
     for c in range(channels):
         plane = window + c * work.b.window_plane * work.window_size
         for d in range(work.source[0].window):
