@@ -4,10 +4,10 @@ import numpy as np
 
 from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_choice as choice
+from gradops_cy import _convolution_depthwise_times, _interpolation_call, _resampling_choice
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_scores as scores
-from gradops_cy import _interpolation_call, _resampling_choice
 
 # Of every kernel that choose_kernel may return.
 NAMES = [*kernels.KERNEL_NAMES, "unfold", "fold"]
@@ -24,6 +24,14 @@ def other_plans():
     plans.plan_for.cache_clear()
     yield
     plans.plan_for.cache_clear()
+
+
+def whole_vectors(monkeypatch):
+    """Yield while vectors of 64 bytes are multiplied at once, whatever the processor."""
+    monkeypatch.setattr(_convolution_depthwise_times, "ZEN4", False)
+    _convolution_depthwise_times.nanoseconds.cache_clear()
+    yield from other_plans()
+    _convolution_depthwise_times.nanoseconds.cache_clear()
 
 
 def kernel(monkeypatch, wanted):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradops_cy
-from gradops_cy import _convolution_depthwise_times, _isa
+from gradops_cy import _isa
 from gradops_cy._convolution_depthwise import pairs_columns, pairs_rows
 from tests import forced
 from tests.cases import POINTWISE, every_format
@@ -64,10 +64,9 @@ def test_which_columns_are_paired(kernel, stride, columns):
 
 
 @pytest.fixture
-def costs_of_amd_512(monkeypatch):
-    """Choose what goes along rows as on AMD with AVX-512, whatever the processor is."""
-    monkeypatch.setattr(_convolution_depthwise_times, "ZEN4", False)
-    yield from forced.other_plans()
+def whole_vectors(monkeypatch):
+    """Let times be those of a processor that multiplies 64 bytes at once."""
+    yield from forced.whole_vectors(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ def costs_of_amd_512(monkeypatch):
         (48, "NCX", "positions, columns"),
     ],
 )
-def test_what_plans_tell(costs_of_amd_512, channels, data_format, pairs):
+def test_what_plans_tell(whole_vectors, channels, data_format, pairs):
     case = case_of((5, 5), channels=channels, dst=(28, 28), data_format=data_format)
     plan = gradops_cy.convolution_backward_data_plan(
         case.shape,

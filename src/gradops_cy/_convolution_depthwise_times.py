@@ -6,6 +6,7 @@ half of the estimates are within a tenth, in boxes within a sixth.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import inf, prod
 
 from gradops_cy._convolution_depthwise import (
@@ -64,22 +65,22 @@ def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
 
     Then neighbours of a residue class read neighbouring columns, but last vectors have idle lanes.
     """
-    if not problem.transposed and problem.strides[2] not in (1, row_classes(problem)):
-        return False
-    rows, boxes = (nanoseconds(problem, lanes, vector_pairs, along) for along in (True, False))
+    rows, boxes = nanoseconds(problem, lanes, vector_pairs)
     return rows < boxes
 
 
-def nanoseconds(problem: ConvProblem, lanes: int, vector_pairs: bool, along: bool) -> float:
-    """Estimate the time of an image, along rows or in boxes, without that of the call."""
+# What chooses a kernel asks, and what decides how it goes.
+@lru_cache(maxsize=64)
+def nanoseconds(problem: ConvProblem, lanes: int, vector_pairs: bool) -> tuple[float, float]:
+    """Estimate the times of an image along rows and in boxes, without that of the call.
+
+    Infinite is what cannot be.
+    """
     image = _Image(problem, lanes, vector_pairs)
-    done = image.along_rows() if along else image.in_boxes()
-    costs = _NANOSECONDS_OF_ROWS if along else _NANOSECONDS_OF_BOXES
-    halved = ZEN4 and lanes * image.size == _LINE
-    return sum(
-        costs[name] * count * (_HALVED if halved and name.startswith("products") else 1.0)
-        for name, count in done.items()
-    )
+    boxes = image.time_of(image.in_boxes(), _NANOSECONDS_OF_BOXES)
+    if not problem.transposed and problem.strides[2] not in (1, row_classes(problem)):
+        return inf, boxes
+    return image.time_of(image.along_rows(), _NANOSECONDS_OF_ROWS), boxes
 
 
 class _Image:
@@ -88,6 +89,7 @@ class _Image:
     def __init__(self, problem: ConvProblem, lanes: int, vector_pairs: bool) -> None:
         self.problem, self.lanes, self.vector_pairs = problem, lanes, vector_pairs
         self.size = 8 if problem.dtype == 3 else 4
+        self.halved = ZEN4 and lanes * self.size == _LINE
         self.groups = problem.groups
         self.axes = axes(problem)
         # Positions and rows of a residue class; below rank 3 images stand on the first axis.
@@ -99,6 +101,13 @@ class _Image:
         self.step = self.axes[2].in_step
         self.block = min(self.width, BLOCK_WIDTH)
         self.entries = (self.block - 1) * self.step + self.axes[2].span
+
+    def time_of(self, done: dict[str, float], costs: dict[str, float]) -> float:
+        """Add up what all that is done takes."""
+        return sum(
+            costs[name] * count * (_HALVED if self.halved and name.startswith("products") else 1.0)
+            for name, count in done.items()
+        )
 
     def rows_read(self, room: int) -> float:
         """Return how many rows a block reads for each of its own, of which it has room for so many.

@@ -72,6 +72,11 @@ class _Case:
         """Whether both tensors have channels last."""
         return self.layout.channels_last
 
+    @property
+    def positions_in_place(self) -> bool:
+        """Whether DEPTHWISE reads and writes the channels of positions where they lie."""
+        return self.direct and self.problem.groups > 1
+
     @cached_property
     def dense(self) -> bool:
         """Whether all positions are of one residue class."""
@@ -114,7 +119,7 @@ def choose_kernel(
     kernels = kernels_that_can(case)
     if DEPTHWISE in kernels:
         many = 2 * problem.groups > tiles.lanes and not problem.pointwise
-        if many or (case.direct and problem.groups > 1):
+        if many or case.positions_in_place:
             return DEPTHWISE
     if groups_on_diagonal(problem, layout, tiles, parts, assumed) > 1:
         return DOT
@@ -136,15 +141,15 @@ def kernels_that_can(case: _Case) -> list[int]:
     """Return the kernels that can compute a problem."""
     problem, tiles, parts = case.problem, case.tiles, case.parts
     kernels = [] if parts > 1 else [ROWS, COLUMNS]
+    zero_first = _convolution_taps.zero_first(problem)
     if problem.input_channels == problem.output_channels == 1:
         # A window needs taps that read it.
-        windowed = not _convolution_taps.zero_first(problem)
-        windowed = windowed and all(map(len, _convolution_taps.axes(problem)))
-        if windowed or (case.direct and problem.groups > 1):
+        windowed = not zero_first and all(map(len, _convolution_taps.axes(problem)))
+        if windowed or case.positions_in_place:
             kernels.append(DEPTHWISE)
     alone = lanes_of_a_group(problem, tiles, pairs_channels(problem, tiles, case.assumed))
     groups = (problem.groups > 1 or alone) and problem.input_channels <= tiles.lanes
-    if kernels and groups and (case.direct or not _convolution_taps.zero_first(problem)):
+    if kernels and groups and (case.direct or not zero_first):
         kernels.append(GROUPED)
     taps, outputs = prod(problem.kernel), problem.output_channels
     # The product with all taps and channels of diff_src has few columns.

@@ -261,10 +261,11 @@ def nanoseconds(
     times = {}
     for kernel in kernels:
         if kernel == DEPTHWISE:
-            along = goes_along_rows(problem, layout, tiles, kernel, parts, assumed)
-            times[kernel] = _CALL + _convolution_depthwise_times.nanoseconds(
-                problem, tiles.lanes, tiles.vector_pairs, along
+            rows, boxes = _convolution_depthwise_times.nanoseconds(
+                problem, tiles.lanes, tiles.vector_pairs
             )
+            along = goes_along_rows(problem, layout, tiles, kernel, parts, assumed)
+            times[kernel] = _CALL + (rows if along else boxes)
             continue
         costs, counts = _costs(kernel, work)
         time = 0.0
