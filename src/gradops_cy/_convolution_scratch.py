@@ -96,7 +96,7 @@ def _rows_need(cut: Cut) -> _Need:
     return _Need(
         window=_window(cut) * cut.chunk if windowed else 0,
         results=0 if cut.direct else cut.result_positions * pitch,
-        pointers=prod(cut.block) * (1 + cut.choice.work.most // merge),
+        pointers=prod(cut.block) * (2 + cut.choice.work.most // merge),
         channels=cut.chunk,
         sums=pitch,
         zeros=merge
@@ -111,7 +111,7 @@ def _winograd_need(cut: Cut) -> _Need:
         window=PLANES * cut.window_plane,
         # And two rows of pixels.
         results=PLANES * cut.result_plane + TILE * TILE * cut.block[2] * pitch,
-        pointers=prod(cut.block) * (1 + choice.work.most),
+        pointers=prod(cut.block) * (2 + choice.work.most),
         channels=cut.chunk,
         sums=pitch,
         zeros=cut.chunk,

@@ -25,6 +25,7 @@ cdef bint compute_few(const Work *work, const Task *task, Py_ssize_t group, Py_s
     cdef const Py_ssize_t *end = work.block + 4 * (task.block_end - 1)
     cdef const Py_ssize_t *residue = work.residue
     cdef const char *weights
+    cdef const char *known[FEW_MR]
     cdef const char *row[FEW_MR]
     cdef char *result[FEW_MR]
     cdef Py_ssize_t count[3]
@@ -38,7 +39,8 @@ cdef bint compute_few(const Work *work, const Task *task, Py_ssize_t group, Py_s
         return False
     first_region(work, task, residue, count, &region)
     point_results(work, task, group, residue, count, &region, s.result, result)
-    point_rows(work, task, group, first, chunk, residue, count, &region, positions, s, row)
+    point_rows(work, task, group, first, chunk, residue, count, &region, positions, s, known,
+               row)
     for p in range(positions):
         if row[p] == s.zeros:
             return False
