@@ -14,6 +14,7 @@ from tests import forced
 from tests.cases import LAYERS, POINTWISE, conv_case, every_dtype, layer, sequence, volume
 from tests.forced import NAMES
 from tests.test_convolution_plans import plan_of
+from tests.test_threads import same_bits
 from tests.views import VIEWS
 
 SOME = ("rows", "columns", "grouped", "scatter", "dot", "pairs", "unfold")
@@ -173,6 +174,32 @@ def test_padding_is_left_out_on_every_axis(monkeypatch, kernel, data_format, cas
     for value in (np.inf, np.nan):
         forced.assert_value_reaches_what_it_touches(case, value)
     forced.assert_cuts_do_not_change_a_bit(monkeypatch, case)
+
+
+MOSTLY_PADDED = {
+    "full": layer("20-33-5-5-1-0"),
+    "dilated": layer("17-6-9-3-1-0", dilations=(4, 3)),
+    "strided": layer("24-9-3-7-2-0"),
+    "transposed": layer("16-21-4-7-1-6", transposed=True),
+    "transposed, strided": layer("16-5-5-6-2-4", transposed=True),
+    "rows": sequence(40, 7, 3, kernel=12),
+}
+
+
+@every_dtype
+@pytest.mark.parametrize("case", MOSTLY_PADDED.values(), ids=MOSTLY_PADDED)
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.usefixtures("only")
+def test_images_that_are_mostly_padding(case, data_format, dtype):
+    """Blocks have rows of many images, of which each has the same bits whatever their number."""
+    case = replace(case, data_format=data_format, dtype=dtype, batch=27)
+    case.check()
+    dy, weights = case.formatted(*case.arrays())
+    together = case.call(dy, weights)
+    for some in (1, 3, 14):
+        part = replace(case, batch=some)
+        assert same_bits(part.call(dy[:some], weights), together[:some])
 
 
 TRANSPOSED = {

@@ -27,7 +27,7 @@ from gradops_cy._convolution_kernels import (
     ROWS,
     SCATTER,
 )
-from gradops_cy._convolution_problem import BLOCK_WIDTH, Triple
+from gradops_cy._convolution_problem import BLOCK_WIDTH, ConvProblem, Triple
 from gradops_cy._rounding import up
 
 # One task's window and results should stay in a core's second-level cache.
@@ -51,6 +51,8 @@ BOX_VECTORS = 2
 TOUCHED = 1 << 19
 # Positions of SCATTER that are multiplied in less time than the weights take to arrive.
 FEW_POSITIONS = 64
+# A share of products that lie in padding, from which on regions are what tiles are made of.
+MOSTLY_INSIDE = 0.7
 # Below this a task is not worth its own window; lanes over positions take longer over theirs.
 TASK_FLOP = 1 << 21
 ROWS_TASK_FLOP = 1 << 18
@@ -307,7 +309,7 @@ def _grow(found: Cut) -> Cut:
     """Take more rows into a task while they fit."""
     grown = found.reblocked(_grown(found, lambda _: True))
     # What fits at last fits on the way there: few need to look at every step.
-    if grown.scratch_bytes > _workspace(found.choice) or _touches_much(grown):
+    if not _fits(found, grown.block):
         grown = found.reblocked(_grown(found, partial(_fits, found)))
     return grown.evened(1, grown.block[1]).evened(0, grown.block[0])
 
@@ -320,21 +322,27 @@ def _by_channels(found: Cut) -> Cut:
     """
     choice = found.choice
     whole = found.reblocked(choice.counts)
-    heavy = choice.tiled and found.weights_bytes > _workspace(choice)
+    able = choice.tiled or (choice.kernel == ROWS and whole.packs_in_tasks)
+    heavy = able and found.weights_bytes > _workspace(choice)
     if not heavy or found.direct or whole.block == found.block:
         return found
     most = len(whole.blocks)
     if whole.chunk < choice.problem.output_channels:
         most = min(2, most)
-    while whole.scratch_bytes > _workspace(choice) and whole.channel_splits < most:
+    while _held_bytes(whole) > _workspace(choice) and whole.channel_splits < most:
         whole = _split_channels(whole)
-    return whole if whole.scratch_bytes <= _workspace(choice) else found
+    return whole if _held_bytes(whole) <= _workspace(choice) else found
 
 
 def _fits(found: Cut, block: Triple) -> bool:
     larger = found.reblocked(block)
-    fits = larger.scratch_bytes <= _workspace(found.choice, prod(block))
+    fits = _held_bytes(larger) <= _workspace(found.choice, prod(block))
     return fits and not _touches_much(larger)
+
+
+def _held_bytes(whole: Cut) -> int:
+    """Return the bytes that a task uses again: not panels that it packs, and uses at once."""
+    return whole.workspace_bytes if whole.packs_in_tasks else whole.scratch_bytes
 
 
 def _touches_much(whole: Cut) -> bool:
@@ -355,6 +363,10 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
     # scratch there is room for more of them in a block.
     copied = choice.kernel == DOT and choice.parts == 1 and choice.windowed and choice.direct
     fewest = max(2, 4 * (kernel[1] - 1)) if copied and kernel[0] == 1 else 2
+    if choice.kernel == ROWS and _is_mostly_padding(choice.problem):
+        # Tiles of regions, which are cut where taps leave diff_dst: of images rather than rows.
+        several = resized(block, 0, min(counts[0], max(choice.tiles.shapes.values())))
+        block = several if fits(several) else block
     growing = [axis for axis in (1, 0) if block[axis] < counts[axis]]
     while growing:
         axis = max(growing, key=lambda a: kernel[a] / block[a])
@@ -372,6 +384,12 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
         if extent == counts[axis]:
             growing.remove(axis)
     return block
+
+
+def _is_mostly_padding(problem: ConvProblem) -> bool:
+    """Whether taps lie outside for most positions, and images are an axis like others."""
+    inside = problem.inside(1) * problem.inside(2)
+    return problem.rank < 3 and inside < MOSTLY_INSIDE
 
 
 def _split_for_threads(found: Cut, num_threads: int) -> Cut:
