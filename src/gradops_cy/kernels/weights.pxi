@@ -9,6 +9,8 @@
 #   GROUPED, DEPTHWISE    [tap][k][lane]                    lanes over all groups
 
 cdef enum:
+    LONG_ROW = 1 << 12       # bytes of rows, of which no prefetcher follows short pieces
+    PACK_PIECE = 256         # of such a row, what is asked for at a time
     PACK_CHANNELS = 512      # channels of diff_dst packed at a time: the panel's part stays in L1
     PACK_AHEAD = 16          # rows of a tap that are asked for before they are packed
     FEW_CHANNELS = 64        # of a row, which prefetchers do not follow to the next ones
@@ -315,6 +317,18 @@ cdef int pack_pairs_by_inputs(const Weights *w, Py_ssize_t group, const Py_ssize
     return finite
 
 
+cdef inline Py_ssize_t bytes_ahead(const Weights *w, const Py_ssize_t *block) noexcept nogil:
+    """Return how far on what later blocks read of long rows is to be asked for, or 0 for not now.
+
+    Memory gives away a line of a row at a time a third slower than some together.
+    """
+    cdef Py_ssize_t begin = block[0] * w.unit
+    cdef Py_ssize_t piece = (begin + block[1] * w.unit) // PACK_PIECE
+    if not w.ahead or w.stride[1] < LONG_ROW or begin // PACK_PIECE == piece:
+        return 0
+    return (piece + 1) * PACK_PIECE - begin
+
+
 cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block, Py_ssize_t first,
                     Py_ssize_t chunk, char *panel, char *staging) noexcept nogil:
     """Pack one chunk of one block for DOT, k in pairs; return whether all of it is finite.
@@ -323,7 +337,7 @@ cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
     """
     cdef Py_ssize_t width = block[2]
     cdef Py_ssize_t pairs = (chunk + w.depth - 1) // w.depth * w.depth // 2
-    cdef Py_ssize_t t, pair
+    cdef Py_ssize_t t, pair, ahead
     cdef int finite = 1
     cdef const char *src
     if w.order == SCATTERED:
@@ -343,7 +357,10 @@ cdef int pack_pairs(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
                                            panel + t * pairs * width * 4, staging)
         elif w.order == BY_INPUT:
             src = tap_data(w, group, t) + first * w.stride[1] + block[0] * w.stride[2]
+            ahead = bytes_ahead(w, block)
             for pair in range(chunk // 2):
+                if ahead:
+                    fetch_ahead(src + ahead, w.stride[1], 2 * pair, 2 * pair + 2, PACK_PIECE)
                 zip_pairs(<const unsigned short *> (src + 2 * pair * w.stride[1]),
                           <const unsigned short *> (src + (2 * pair + 1) * w.stride[1]),
                           <unsigned int *> panel + (t * pairs + pair) * width, block[1])
