@@ -180,7 +180,9 @@ def test_contiguous_arrays_are_what_is_prepared_for(extent, channels, data_forma
     assert len(plan._state[1]) == 1
     plan(array)
     assert len(plan._state[1]) == 1
-    found = _convolution_plan.layout_of(plan._form.problem, array, array, last, False)
+    form = plan._form
+    weights = form.weights(plan._state[0])
+    found = _convolution_plan.layout_of(form.problem, array, array, weights, last, False)
     assert plan._contiguous == found
 
 

@@ -43,7 +43,8 @@ def test_frames_are_channels(monkeypatch, case, data_format, dtype):
     assert f"kw{case.kernel[0]}" in plan.describe()
     form, last = plan._form, data_format == "NXC"
     array = form.source(np.ones(dy.shape, dy.dtype))
-    assert plan._contiguous is plans.layout_of(form.problem, array, plan(dy), last, False)
+    axes = form.weights(weights)
+    assert plan._contiguous is plans.layout_of(form.problem, array, plan(dy), axes, last, False)
     halves_overlap = dtype in ("f16", "bf16") and case.kernel[0] > 2 * case.strides[0]
     assert form.framed != halves_overlap
     monkeypatch.setattr(frames, "product", lambda problem: None)

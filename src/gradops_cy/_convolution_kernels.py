@@ -82,6 +82,7 @@ class Layout(NamedTuple):
     diff_src_packed: bool
     joins: int  # axes that both tensors can join to the last one
     accumulate: bool
+    spreads: str = ""  # the order of diff_src's axes where positions are taken for channels; or ""
 
     @property
     def channels_last(self) -> bool:

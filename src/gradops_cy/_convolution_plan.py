@@ -86,6 +86,10 @@ def _give(piece: Array) -> None:
         _spare.append(piece)
 
 
+# Axes of (g, O, I, D, H, W) weights in the order of channels that positions are taken for.
+_AXES = {"XI": (0, 1, 3, 4, 5, 2), "IX": (0, 1, 2, 3, 4, 5)}
+
+
 class Plan:
     """How one problem is computed in one memory layout.
 
@@ -107,7 +111,10 @@ class Plan:
         assumed: int = MODERATE,
     ) -> None:
         self.problem = problem
-        joined = problem.joined(layout.joins, layout.diff_src_channels_last)
+        if layout.spreads:
+            joined = problem.spread()
+        else:
+            joined = problem.joined(layout.joins, layout.diff_src_channels_last)
         self._joins = layout.joins if joined != problem else 0
         parts = dot_parts(problem, assumed, layout.accumulate)
         self.choice = choose(joined, layout, assumed, parts)
@@ -203,7 +210,8 @@ class Plan:
             "window_plane": cut.window_plane,
             "result_plane": cut.result_plane,
             "joins": self._joins,
-            "any_width": int(self.problem.rank == 1),
+            "any_width": int(self.problem.rank == 1 and not choice.layout.spreads),
+            "spreads": int(bool(choice.layout.spreads)),
             "batch": self.problem.batch,
             "groups": choice.problem.groups,
             "task_groups": cut.task_groups,
@@ -310,7 +318,10 @@ class Plan:
     def _packable(self, weights: Array) -> Array:
         """Return the weights with the taps and channels that are packed."""
         choice = self.choice
-        if choice.given.kernel != self.problem.kernel:
+        if choice.layout.spreads:
+            weights = weights.transpose(_AXES[choice.layout.spreads])
+            weights = weights.reshape(*weights.shape[:2], -1, 1, 1, 1)
+        elif choice.given.kernel != self.problem.kernel:
             # Rows were joined along a kernel: only axes of one tap move, which never copies.
             weights = weights.reshape(*weights.shape[:3], *choice.given.kernel)
         if choice.kernel == SCATTER:
@@ -391,6 +402,8 @@ class Plan:
         writes = "diff_src in place" if cut.direct else "through scratch"
         if choice.folds:
             writes += ", {} x {} pixels taken for channels".format(*choice.fold)
+        if choice.layout.spreads:
+            writes += ", positions taken for channels"
         scratch = f"{cut.scratch_bytes} bytes of scratch a thread"
         return [
             f"kernel    {KERNEL_NAMES[choice.kernel]}, tier {_isa.TIER}, tiles of {tile}",
@@ -416,11 +429,13 @@ def layout_of(
     problem: ConvProblem,
     diff_dst: Array,
     diff_src: Array,
+    weights: Array,
     channels_last: bool,
     accumulate: bool,
 ) -> Layout:
-    """Return the layout of two tensors."""
+    """Return the layout of two tensors, and of (g, O, I, D, H, W) weights where that matters."""
     return _layout(
+        _spreads(problem, weights, diff_src, channels_last) if problem.alone else "",
         problem.joinable,
         diff_dst.shape,
         diff_dst.strides,
@@ -435,6 +450,7 @@ def layout_of(
 # Calls in a loop have the same strides.
 @lru_cache(maxsize=128)
 def _layout(
+    spreads: str,
     joins: int,
     source_shape: tuple[int, ...],
     source: tuple[int, ...],
@@ -445,6 +461,10 @@ def _layout(
     accumulate: bool,
 ) -> Layout:
     channel, last = (-1, -2) if channels_last else (1, -1)
+    if spreads:
+        # There is one position.
+        in_place = source[channel] == unit
+        return _shared_layout(in_place, True, False, False, False, False, 0, accumulate, spreads)
     if joins:
         joins = min(joins, _joins(source_shape, source, last), _joins(target_shape, target, last))
     return _shared_layout(
@@ -465,6 +485,23 @@ def _joins(shape: tuple[int, ...], strides: tuple[int, ...], last: int) -> int:
         return 0
     first = last - 2 if len(shape) == 5 else 0
     return 1 if strides[first] != strides[last - 1] * shape[last - 1] else 2
+
+
+def _spreads(problem: ConvProblem, weights: Array, diff_src: Array, channels_last: bool) -> str:
+    """Return the order in which positions can be taken for channels, or "" where there is none.
+
+    That of diff_src. Weights in another one would have to be put in order, which takes longer than
+    their products; those with gaps are copied, but a plan has copied them already.
+    """
+    order, unit = "XI" if channels_last else "IX", diff_src.itemsize
+    if channels_last and problem.groups > 1:
+        return ""
+    for extent, stride in zip(diff_src.shape[:0:-1], diff_src.strides[:0:-1], strict=True):
+        if extent > 1 and stride != unit:
+            return ""
+        unit *= extent
+    strides = [abs(weights.strides[a]) for a in _AXES[order][2:] if weights.shape[a] > 1]
+    return order if strides == sorted(strides, reverse=True) else ""
 
 
 def prepare(
@@ -490,7 +527,7 @@ def execute(
     num_threads: int,
 ) -> None:
     """Plan, pack and run, on (g, O, I, D, H, W) weights."""
-    arranged = layout_of(problem, diff_dst, diff_src, channels_last, accumulate)
+    arranged = layout_of(problem, diff_dst, diff_src, weights, channels_last, accumulate)
     plan = plan_for(problem, arranged, num_threads, MODERATE)
     while not plan.execute(diff_dst, weights, diff_src, channels_last):
         plan = plan_for(problem, arranged, num_threads, plan.choice.otherwise)

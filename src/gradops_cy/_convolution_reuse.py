@@ -173,7 +173,12 @@ class ConvolutionPlan:
         shapes = form.diff_dst_shape, form.diff_src_shape
         diff_dst, diff_src = (_arrays.unread(shape, form.dtype) for shape in shapes)
         return _convolution_plan.layout_of(
-            form.problem, form.source(diff_dst), diff_src, form.channels_last, False
+            form.problem,
+            form.source(diff_dst),
+            diff_src,
+            form.weights(self._state[0]),
+            form.channels_last,
+            False,
         )
 
     def _prepare(
@@ -233,7 +238,10 @@ class ConvolutionPlan:
             source, last = form.source(diff_dst), form.channels_last
             layout = self._contiguous  # looking strides up takes longer
             if add or not (diff_dst.flags.c_contiguous and result.flags.c_contiguous):
-                layout = _convolution_plan.layout_of(form.problem, source, result, last, add)
+                weights = form.weights(self._state[0])
+                layout = _convolution_plan.layout_of(
+                    form.problem, source, result, weights, last, add
+                )
             state, threads = self._state, self._threads
             plan, packed = self._prepare(state, layout, threads)
             if not plan.run(source, packed, result, last):
