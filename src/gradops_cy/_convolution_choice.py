@@ -41,6 +41,7 @@ from gradops_cy._convolution_kernels import (
     groups_abreast,
     groups_on_diagonal,
     lanes_of_a_group,
+    lie_in_runs,
     paired,
     pairs_channels,
     reads_in_place,
@@ -241,6 +242,11 @@ class Choice:
         return self.has_units or self.kernel == GROUPED
 
     @property
+    def in_order(self) -> bool:
+        """Whether rows of a window that a stride steps through are not sorted by its residues."""
+        return self.beside > 1 and self.problem.transposed and self.problem.strides[2] > 1
+
+    @property
     def has_units(self) -> bool:
         """Whether the kernel works on runs of consecutive positions."""
         return self.kernel in (COLUMNS, DOT, PAIRS)
@@ -341,7 +347,8 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         direct = direct and (tiles.amx or not layout.accumulate)
         if prod(fold) > 1:
             direct = direct and not tiles.amx and blocks_in_place(given, layout, fold)
-        reads = layout.diff_dst_channels_last and not unfolds and parts == beside == 1
+        reads = layout.diff_dst_channels_last and not unfolds and parts == 1
+        reads = reads and (beside == 1 or lie_in_runs(problem, layout))
         windowed = not (reads and _reads_tiles(problem, work, tiles))
     if kernel == PAIRS:
         direct = writes_whole_rows(problem, layout) and len(work.taps) > 0

@@ -24,6 +24,7 @@ from gradops_cy._convolution_kernels import (
     Tiles,
     goes_along_rows,
     lanes_of_a_group,
+    lie_in_runs,
     paired,
     reads_in_place,
     reads_positions_in_place,
@@ -156,16 +157,16 @@ def _rows(work: Work) -> Counts:
             counts["squares apart"] = squares * work.classes
     elif problem.groups > 1:
         counts["results of groups"] = vectors * work.classes
-    return counts | _window_of_positions(work) if windowed else counts
+    return counts | _window_of_positions(work, work.runs) if windowed else counts
 
 
-def _window_of_positions(work: Work) -> Counts:
-    """Count what moves diff_dst to a window of channels for each position."""
+def _window_of_positions(work: Work, runs: int) -> Counts:
+    """Count what moves diff_dst to a window of channels for each position, in runs of a row."""
     where = "last" if work.dst_last else "first"
     squares = 1 if work.dst_last else -(-work.outputs // _SQUARE)
     return {
         f"window {where}": work.window_elements / work.lanes,
-        f"window's runs {where}": work.window_rows * work.runs * squares,
+        f"window's runs {where}": work.window_rows * runs * squares,
     }
 
 
@@ -343,9 +344,10 @@ def _moved_for_pairs(work: Work, beside: int) -> Counts:
     """Count what moves diff_dst to a window, unless tiles read it where it lies."""
     problem = work.problem
     padded = any(problem.pads_begin) or prod(map(problem.inside, range(3))) < 1
-    if beside == 1 and work.dst_last and work.outputs % 2 == 0 and not padded:
+    in_place = beside == 1 or lie_in_runs(problem, work.layout)
+    if in_place and work.dst_last and work.outputs % 2 == 0 and not padded:
         return {}
-    return _window_of_positions(work)
+    return _window_of_positions(work, 1 if beside > 1 else work.runs)
 
 
 def _pairs(work: Work) -> Counts:

@@ -190,10 +190,13 @@ def blocks_in_place(problem: ConvProblem, layout: Layout, fold: tuple[int, int])
 def taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
     """Return how many taps make one of a DOT tile's depth: those of a row, or 1.
 
-    Where entries of the window that follow each other are no deeper than a tile.
+    Where entries of the window that follow each other are no deeper than a tile. Vectors take a
+    row of diff_dst as it is, AMX tiles one that is sorted by the residues of a stride; groups may
+    lie in place, where they are no row.
     """
     outputs, width = problem.output_channels, problem.kernel[2]
-    follow = problem.strides[2] == problem.dilations[2] == 1
+    steps = problem.transposed and problem.groups == 1 and not tiles.amx
+    follow = problem.dilations[2] == 1 and (steps or problem.strides[2] == 1)
     fits = outputs % 2 == 0 and (width * outputs <= DOT_K if tiles.amx else outputs <= BESIDE)
     return width if parts == 1 and follow and fits else 1
 
@@ -209,7 +212,7 @@ def reads_positions_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles)
     Taps of few channels are summed in one run, which a window makes of them where they are none.
     """
     in_place = problem.plain and layout.diff_dst_channels_last
-    return in_place and (not _has_short_taps(problem, tiles) or _lie_in_runs(problem, layout))
+    return in_place and (not _has_short_taps(problem, tiles) or lie_in_runs(problem, layout))
 
 
 def sums_runs(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
@@ -227,7 +230,7 @@ def _has_short_taps(problem: ConvProblem, tiles: Tiles) -> bool:
     return problem.output_channels < tiles.lanes and problem.kernel[2] > 1
 
 
-def _lie_in_runs(problem: ConvProblem, layout: Layout) -> bool:
+def lie_in_runs(problem: ConvProblem, layout: Layout) -> bool:
     """Whether the taps of a row are one run of diff_dst, channels last, none of them in padding."""
     dense = layout.diff_dst_packed and problem.transposed and problem.groups == 1
     reach = (problem.diff_src[2] - 1) * problem.strides[2] + problem.kernel[2]

@@ -211,6 +211,7 @@ class Plan:
             "result_plane": cut.result_plane,
             "joins": self._joins,
             "any_width": int(self.problem.rank == 1 and not choice.layout.spreads),
+            "in_order": int(choice.in_order),
             "spreads": int(bool(choice.layout.spreads)),
             "batch": self.problem.batch,
             "groups": choice.problem.groups,
@@ -249,9 +250,11 @@ class Plan:
         indexed = choice.phased or (choice.kernel == ROWS and choice.windowed)
         depth, height, _ = cut.axes
         plane = depth.window * height.window * cut.row_pitch if cut.planes else 0
+        phased = (choice.phased,) * 2 + (choice.phased and not choice.in_order,)
+        of_axes = zip(cut.axes, phased, (1, 1, cut.merge), (0, 0, plane), strict=True)
         axes = [
-            table(axis, choice.phased, len(axis.taps) // merge if indexed else 0, apart, scatter)
-            for axis, merge, apart in zip(cut.axes, (1, 1, cut.merge), (0, 0, plane), strict=True)
+            table(axis, sorts, len(axis.taps) // merge if indexed else 0, apart, scatter)
+            for axis, sorts, merge, apart in of_axes
         ]
         sources = axes
         if choice.winograd:

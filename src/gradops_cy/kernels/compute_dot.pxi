@@ -50,6 +50,15 @@ cdef void keep_results(const Work *work, const Py_ssize_t *count, Py_ssize_t fir
             let_wait(m, sums, place, step[2], span, channels)
 
 
+cdef inline Py_ssize_t entries_of_step(const Work *work) noexcept nogil:
+    """Return how many entries of a window lie between those of neighbouring positions.
+
+    Where they are not sorted, as many as there are taps, which lie side by side, or strides.
+    """
+    cdef const Axis *width = &work.axis[2]
+    return width.index[1] - width.index[0] if work.b.in_order and width.block > 1 else 1
+
+
 cdef const char *point_tiles(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                              Py_ssize_t chunk, const Py_ssize_t *residue, const Scratch *s,
                              Py_ssize_t *offset, Py_ssize_t *step) noexcept nogil:
@@ -64,8 +73,8 @@ cdef const char *point_tiles(const Work *work, const Task *task, Py_ssize_t grou
     if work.b.windowed:
         for t in range(residue[3], residue[4]):
             offset[t - residue[3]] = first_entry(work, work.tap + 3 * t) * pitch
-        step[2] = pitch
-        step[1] = step[2] * work.axis[2].window
+        step[2] = entries_of_step(work) * pitch
+        step[1] = work.axis[2].window * pitch
         step[0] = step[1] * work.axis[1].window
         return source
     source = source_place(work, task, group, first, step)
