@@ -255,11 +255,6 @@ def _grouped(work: Work) -> Counts:
     kind = "a vector" if alone else "quads" if entry > 1 else "lanes"
     vectors = problem.groups if alone else -(-problem.diff_src_channels // lanes)
     lines = vectors * prod(work.counts[:2])
-    # Fewer sums than are on their way at a time wait for themselves.
-    least = _SUMS // 2 if work.halved and lanes == work.lanes else _SUMS
-    products = lines * max(width, least) * work.taps * outputs * work.inside_rows
-    if work.halved and alone:
-        products *= 0.5 if alone < work.lanes else _PRODUCTS_OF_A_VECTOR
     # Pieces of rows whose spread form stays in the first-level cache.
     axis, block = work.axes[2], width
     direct = work.layout.channels_last
@@ -269,6 +264,11 @@ def _grouped(work: Work) -> Counts:
     while block > 1 and axis.window(block) * ring > room:
         block = -(-block // 2)
     pieces = -(-width // block)
+    # Fewer sums than are on their way at a time wait for themselves.
+    least = _SUMS // 2 if work.halved and lanes == work.lanes else _SUMS
+    products = lines * pieces * max(width / pieces, least) * work.taps * outputs * work.inside_rows
+    if work.halved and alone:
+        products *= 0.5 if alone < work.lanes else _PRODUCTS_OF_A_VECTOR
     # Rings are filled once, other rows for each tap that reads them.
     spread = lines * len(work.axes[0]) * len(work.axes[1])
     if all(_convolution_grouped.rings(work.axes)):
