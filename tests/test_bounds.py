@@ -12,7 +12,7 @@ import pytest
 
 import gradops_cy
 from gradops_cy import _arrays, _convolution_plan
-from tests.cases import LAYERS, conv_case, layer
+from tests.cases import LAYERS, conv_case, layer, sequence
 
 PROT_NONE = 0
 PAGE = mmap.PAGESIZE
@@ -64,10 +64,15 @@ SORTED = [
 ]
 
 
+def exact_scratch():
+    """Have each call's scratch end at a forbidden page, with no byte more than the plan counts."""
+    _arrays.aligned_bytes = guarded_scratch
+    _convolution_plan.KEPT_BYTES = _convolution_plan.HUGE_BYTES = 0
+
+
 def convolutions():
     cases = [conv_case(seed) for seed in range(300)] + list(LAYERS.values()) + GROUPS + SORTED
-    _arrays.aligned_bytes = guarded_scratch
-    _convolution_plan.KEPT_BYTES = 0  # longer than asked for, it would hide a step too far
+    exact_scratch()
     for number, case in enumerate(cases):
         dy, weights = case.formatted(*case.arrays())
         expected = case.call(dy, weights)
@@ -77,6 +82,43 @@ def convolutions():
             arrays = guarded(dy, at_end), guarded(weights, at_end)
             case.call(*arrays, out=out, num_threads=(1, 2, 7)[number % 3])
             assert out.tobytes() == expected.tobytes()
+
+
+def frames():
+    """Have positions of diff_dst overlap, as those of a signal's frames that are views of it."""
+    rng = np.random.default_rng(0)
+    exact_scratch()
+    for number in range(600):
+        channels, sums = (int(rng.integers(2, rng.choice([9, 70]))) for _ in range(2))
+        kernel, stride = rng.integers(1, (8, 4), dtype=int)
+        case = replace(
+            sequence(
+                sums,
+                channels,
+                int(rng.integers(kernel, 400)),
+                transposed=bool(rng.integers(2)),
+                kernel=int(kernel),
+                stride=int(stride),
+            ),
+            data_format="NXC",
+            dtype=("f16", "bf16", "f32")[number % 3],
+        )
+        dy, weights = case.formatted(*case.arrays())
+        hop = int(rng.integers(1, channels + 1))
+        signal = dy.reshape(-1)[: channels + (dy.shape[1] - 1) * hop]
+        expected = case.call(in_frames(signal, hop, dy.shape).copy(), weights)
+        for at_end in (False, True):
+            print(case, hop, at_end, file=sys.stderr, flush=True)
+            views = in_frames(guarded(signal, at_end), hop, dy.shape)
+            out = guarded(np.zeros_like(expected), at_end)
+            case.call(views, weights, out=out, num_threads=1 + number % 2)
+            assert out.tobytes() == expected.tobytes()
+
+
+def in_frames(signal, hop, shape):
+    """Return a view of which each position holds the signal's elements from `hop` further on."""
+    steps = (0, hop * signal.itemsize, signal.itemsize)
+    return np.lib.stride_tricks.as_strided(signal, shape, steps)
 
 
 def interpolations():
@@ -104,7 +146,7 @@ def interpolations():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect")
-@pytest.mark.parametrize("battery", ["convolutions", "interpolations"])
+@pytest.mark.parametrize("battery", ["convolutions", "frames", "interpolations"])
 @pytest.mark.parametrize("tier", gradops_cy.show_config("dicts")["kernels"]["supported"])
 def test_nothing_beyond_an_array_is_touched(tier, battery):
     code = f"from tests import test_bounds; test_bounds.{battery}(); print('inside')"

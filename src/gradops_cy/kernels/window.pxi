@@ -129,7 +129,8 @@ cdef void pack_run(const Work *work, const char *src, Py_ssize_t src_step, char 
         transpose(size, src, src_step // unit, dst, channel_pitch, NULL, entries, channels)
     elif channel_stride == unit and 0 < src_step <= NEAR * channels * unit:
         # With what lies between, as one row: rows of few channels by themselves took twice as long.
-        strip = max(<Py_ssize_t> 1, staged_elements(work) // (src_step // unit))
+        # Positions may overlap, so the last one's channels count in full.
+        strip = 1 + (staged_elements(work) - channels) // (src_step // unit)
         strip = max(strip // TRANSPOSE_ROWS * TRANSPOSE_ROWS, min(strip, TRANSPOSE_ROWS))
         for block in range((entries + strip - 1) // strip):
             j = block * strip
