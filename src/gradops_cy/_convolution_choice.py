@@ -141,7 +141,7 @@ class Choice:
     @property
     def tail(self) -> int:
         """Products of the last step along k of a DOT tile, or 0 for as many."""
-        return self.problem.output_channels % self.depth if self._in_place else 0
+        return self.beside * self.problem.output_channels % self.depth if self._in_place else 0
 
     @property
     def _in_place(self) -> bool:
