@@ -349,6 +349,8 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
             direct = direct and not tiles.amx and blocks_in_place(given, layout, fold)
         reads = layout.diff_dst_channels_last and not unfolds and parts == 1
         reads = reads and (beside == 1 or lie_in_runs(problem, layout))
+        # Rows of 1-D that are shorter than the plan's may end within a block.
+        reads = reads and (prod(fold) == 1 or given.rank > 1)
         windowed = not (reads and _reads_tiles(problem, work, tiles))
     if kernel == PAIRS:
         direct = writes_whole_rows(problem, layout) and len(work.taps) > 0
