@@ -344,7 +344,7 @@ def _moved_for_pairs(work: Work, beside: int) -> Counts:
     """Count what moves diff_dst to a window, unless tiles read it where it lies."""
     problem = work.problem
     padded = any(problem.pads_begin) or prod(map(problem.inside, range(3))) < 1
-    in_place = beside == 1 or lie_in_runs(problem, work.layout)
+    in_place = beside == 1 or (beside > 1 and lie_in_runs(problem, work.layout))
     if in_place and work.dst_last and work.outputs % 2 == 0 and not padded:
         return {}
     return _window_of_positions(work, 1 if beside > 1 else work.runs)
