@@ -23,6 +23,7 @@ from gradops_cy import (
     _convolution_fold,
     _convolution_grouped,
     _convolution_scatter,
+    _convolution_spread,
     _convolution_taps,
     _convolution_unfold,
     _isa,
@@ -86,10 +87,6 @@ def _give(piece: Array) -> None:
         _spare.append(piece)
 
 
-# Axes of (g, O, I, D, H, W) weights in the order of channels that positions are taken for.
-_AXES = {"XI": (0, 1, 3, 4, 5, 2), "IX": (0, 1, 2, 3, 4, 5)}
-
-
 class Plan:
     """How one problem is computed in one memory layout.
 
@@ -112,7 +109,7 @@ class Plan:
     ) -> None:
         self.problem = problem
         if layout.spreads:
-            joined = problem.spread()
+            joined = _convolution_spread.product(problem)
         else:
             joined = problem.joined(layout.joins, layout.diff_src_channels_last)
         self._joins = layout.joins if joined != problem else 0
@@ -210,9 +207,8 @@ class Plan:
             "window_plane": cut.window_plane,
             "result_plane": cut.result_plane,
             "joins": self._joins,
-            "any_width": int(self.problem.rank == 1 and not choice.layout.spreads),
+            "any_width": int(self.problem.rank == 1),
             "in_order": int(choice.in_order),
-            "spreads": int(bool(choice.layout.spreads)),
             "batch": self.problem.batch,
             "groups": choice.problem.groups,
             "task_groups": cut.task_groups,
@@ -322,8 +318,7 @@ class Plan:
         """Return the weights with the taps and channels that are packed."""
         choice = self.choice
         if choice.layout.spreads:
-            weights = weights.transpose(_AXES[choice.layout.spreads])
-            weights = weights.reshape(*weights.shape[:2], -1, 1, 1, 1)
+            weights = _convolution_spread.packable(weights, choice.layout.spreads)
         elif choice.given.kernel != self.problem.kernel:
             # Rows were joined along a kernel: only axes of one tap move, which never copies.
             weights = weights.reshape(*weights.shape[:3], *choice.given.kernel)
@@ -359,6 +354,8 @@ class Plan:
         """
         if self._clears:
             diff_src[...] = 0
+        if self.choice.layout.spreads:
+            diff_src = _convolution_spread.view(diff_src, channels_last)
         scratch = _take(self._scratch_bytes)
         program, accumulate = self._program, self.choice.layout.accumulate
         fine: bool = (program.run if packed else program.run_packing)(
@@ -438,7 +435,7 @@ def layout_of(
 ) -> Layout:
     """Return the layout of two tensors, and of (g, O, I, D, H, W) weights where that matters."""
     return _layout(
-        _spreads(problem, weights, diff_src, channels_last) if problem.alone else "",
+        _convolution_spread.order_of(problem, weights, diff_src, channels_last),
         problem.joinable,
         diff_dst.shape,
         diff_dst.strides,
@@ -488,23 +485,6 @@ def _joins(shape: tuple[int, ...], strides: tuple[int, ...], last: int) -> int:
         return 0
     first = last - 2 if len(shape) == 5 else 0
     return 1 if strides[first] != strides[last - 1] * shape[last - 1] else 2
-
-
-def _spreads(problem: ConvProblem, weights: Array, diff_src: Array, channels_last: bool) -> str:
-    """Return the order in which positions can be taken for channels, or "" where there is none.
-
-    That of diff_src. Weights in another one would have to be put in order, which takes longer than
-    their products; those with gaps are copied, but a plan has copied them already.
-    """
-    order, unit = "XI" if channels_last else "IX", diff_src.itemsize
-    if channels_last and problem.groups > 1:
-        return ""
-    for extent, stride in zip(diff_src.shape[:0:-1], diff_src.strides[:0:-1], strict=True):
-        if extent > 1 and stride != unit:
-            return ""
-        unit *= extent
-    strides = [abs(weights.strides[a]) for a in _AXES[order][2:] if weights.shape[a] > 1]
-    return order if strides == sorted(strides, reverse=True) else ""
 
 
 def prepare(

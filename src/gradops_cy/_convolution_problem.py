@@ -122,24 +122,6 @@ class ConvProblem(_Facts):
             pads_begin=last(self.pads_begin, self.pads_begin[axis] * length, 0),
         )
 
-    @cached_property
-    def alone(self) -> bool:
-        """Whether the one position of diff_dst reaches all of diff_src, each with a tap."""
-        if self.transposed or prod(self.kernel) == 1 or any(self.pads_begin):
-            return False
-        axes = range(3 - self.rank, 3)
-        return all(self.diff_dst[a] == 1 and self.kernel[a] == self.diff_src[a] for a in axes)
-
-    def spread(self) -> ConvProblem:
-        """Return the product without a kernel whose channels are all positions of diff_src."""
-        return self._replace(
-            diff_src_channels=self.diff_src_channels * prod(self.kernel),
-            diff_src=self.diff_dst,
-            kernel=(1, 1, 1),
-            strides=(1, 1, 1),
-            dilations=(1, 1, 1),
-        )
-
     def lengthened(self) -> ConvProblem:
         """Return the problem whose plan computes this one: in 1-D that of somewhat longer rows.
 

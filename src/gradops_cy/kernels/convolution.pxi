@@ -303,9 +303,6 @@ cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, in
     cdef int unfit = 0
     x.data = read_tensor(diff_dst, False, channels_last, work, x.stride, &source)
     y.data = read_tensor(diff_src, True, channels_last, work, y.stride, &result)
-    if work.b.spreads:
-        y.stride[1] = element_size(work.b.dtype)
-        y.stride[3] = y.stride[4] = work.b.input_channels * work.b.groups * y.stride[1]
     if work.b.any_width:
         fit_rows(work, result, source)
     y.stride[3] *= work.b.fold_h

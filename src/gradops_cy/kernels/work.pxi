@@ -179,7 +179,6 @@ cdef struct Blocking:
     Py_ssize_t result_plane     # and of the sums
     int joins           # axes that stand in the rows of the last one
     int in_order        # DOT: rows of the window are not sorted by the residues of a stride
-    int spreads         # the channels of diff_src are its positions, too
     int any_width       # rows are those of the arrays, which may be shorter than the plan's
     Py_ssize_t batch
     Py_ssize_t groups
