@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gradops_cy import _arrays, _processor
 from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_times as times
-from gradops_cy import _processor
 from tests import forced
 from tests.cases import LAYERS, POINTWISE, conv_case, every_dtype, layer, sequence, volume
 from tests.forced import NAMES
@@ -227,6 +227,29 @@ def test_taps_of_few_channels_in_place(case, dtype):
     assert case.call(*arrays).tobytes() == apart.tobytes()
     for value in (np.inf, np.nan):
         forced.assert_value_reaches_what_it_touches(case, value)
+
+
+@every_dtype
+@pytest.mark.parametrize("kernel", [kernels.GROUPED], ids=["grouped"])
+@pytest.mark.usefixtures("only")
+def test_lanes_without_channels_have_no_weights(monkeypatch, dtype):
+    """What lies in their memory is not multiplied: subnormals take many times as long."""
+    case = layer("3-4-9-3-1-1", groups=7, dtype=dtype)
+    _, weights = case.formatted(*case.arrays())
+    aligned = _arrays.aligned_bytes
+
+    def packed(fill):
+        def filled(count):
+            memory = aligned(count)
+            memory[...] = fill
+            return memory
+
+        monkeypatch.setattr(_arrays, "aligned_bytes", filled)
+        plan = plan_of(case, weights)
+        (found,) = plan._state[1].values()
+        return found[1]
+
+    assert np.array_equal(packed(1), packed(2))
 
 
 class Asked(dict):
