@@ -1,13 +1,13 @@
-"""Kernels that are chosen whatever the scores say, and what holds for all of them."""
+"""Kernels that are chosen whatever the estimates say, and what holds for all of them."""
 
 import numpy as np
 
 from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_choice as choice
 from gradops_cy import _convolution_depthwise_times, _interpolation_call, _resampling_choice
+from gradops_cy import _convolution_fastest as fastest
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
-from gradops_cy import _convolution_scores as scores
 
 # Of every kernel that choose_kernel may return.
 NAMES = [*kernels.KERNEL_NAMES, "unfold", "fold"]
@@ -52,8 +52,8 @@ def kernel_that_can(monkeypatch, kernel):
     leaves_padding_out = kernel in (kernels.ROWS, kernels.GROUPED, kernels.SCATTER)
 
     def forced(problem, layout, tiles, assumed, parts):
-        case = scores._Case(problem, layout, tiles, assumed, parts)
-        can = kernel in scores.kernels_that_can(case)
+        case = fastest.Case(problem, layout, tiles, assumed, parts)
+        can = kernel in fastest.kernels_that_can(case)
         can = can and (leaves_padding_out or assumed != kernels.NOTHING)
         return kernel if can else choose(problem, layout, tiles, assumed, parts)
 

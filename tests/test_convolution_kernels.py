@@ -1,4 +1,4 @@
-"""Every kernel that can compute a problem computes it, whatever times and scores say."""
+"""Every kernel that can compute a problem computes it, whatever the estimates say."""
 
 from dataclasses import replace
 
@@ -9,9 +9,8 @@ from gradops_cy import _arrays, _processor
 from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
-from gradops_cy import _convolution_times as times
 from tests import forced
-from tests.cases import LAYERS, POINTWISE, conv_case, every_dtype, layer, sequence, volume
+from tests.cases import POINTWISE, conv_case, every_dtype, layer, sequence, volume
 from tests.forced import NAMES
 from tests.test_convolution_plans import plan_of
 from tests.test_threads import same_bits
@@ -250,47 +249,3 @@ def test_lanes_without_channels_have_no_weights(monkeypatch, dtype):
         return found[1]
 
     assert np.array_equal(packed(1), packed(2))
-
-
-class Asked(dict):
-    """A dictionary that remembers what it was asked for."""
-
-    def __init__(self, values):
-        super().__init__(values)
-        self.names = set()
-
-    def __getitem__(self, name):
-        self.names.add(name)
-        return super().__getitem__(name)
-
-
-def _asked(monkeypatch, name, dtypes):
-    """Return by kernel what is asked of a table when cases are planned, and what the table has."""
-    costs = {kernel: Asked(each) for kernel, each in getattr(times, name).items()}
-    monkeypatch.setattr(times, name, costs)
-    for case in [*LAYERS.values(), *map(conv_case, range(300))]:
-        for dtype in dtypes:
-            changed = replace(case, dtype=dtype)
-            plan_of(changed, changed.formatted(*changed.arrays())[1]).describe()
-    return (
-        {NAMES[kernel]: each.names for kernel, each in costs.items()},
-        {NAMES[kernel]: set(each) for kernel, each in costs.items()},
-    )
-
-
-TILES = kernels.tiles_of(False)
-
-
-@pytest.mark.skipif(TILES.amx, reason="float32 and float16 are parts there")
-def test_every_cost_is_counted(monkeypatch):
-    asked, known = _asked(monkeypatch, "_NANOSECONDS", ("f32", "f16"))
-    assert asked == known
-
-
-@pytest.mark.skipif(not TILES.vector_pairs, reason="no vectors multiply pairs")
-def test_every_cost_of_pairs_is_counted(monkeypatch):
-    asked, known = _asked(monkeypatch, "_NANOSECONDS_OF_PAIRS", ("bf16",))
-    # Pairs of channels of a vector alone: halves of 64 bytes have such groups.
-    asked["grouped"] |= {"weights of vectors", "products of a vector", "entries"}
-    asked["grouped"] |= {"rows of taps", "taps of rows"}
-    assert asked == known

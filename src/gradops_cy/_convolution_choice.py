@@ -17,6 +17,7 @@ from gradops_cy import (
 )
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis, axis_of
+from gradops_cy._convolution_fastest import choose_kernel
 from gradops_cy._convolution_kernels import (
     COLUMNS,
     DEPTHWISE,
@@ -51,7 +52,6 @@ from gradops_cy._convolution_kernels import (
     writes_whole_rows,
 )
 from gradops_cy._convolution_problem import BLOCK_WIDTH, ConvProblem, Triple
-from gradops_cy._convolution_scores import choose_kernel
 from gradops_cy._convolution_taps import AxesTaps, Taps
 from gradops_cy._rounding import up
 

@@ -38,7 +38,7 @@ from gradops_cy._processor import ZEN4
 # Positions of a block, and of windows with three axes.
 _BLOCK, _BLOCK_OF_PLANES = 512, 2048
 # Rows that run into each other in one block.
-_ROWS_JOINED = 16
+ROWS_JOINED = 16
 # Weights beyond these come from memory.
 _WEIGHTS_IN_CACHE = 1 << 20
 # Channels that are moved to a window together.
@@ -157,10 +157,10 @@ def _rows(work: Work) -> Counts:
             counts["squares apart"] = squares * work.classes
     elif problem.groups > 1:
         counts["results of groups"] = vectors * work.classes
-    return counts | _window_of_positions(work, work.runs) if windowed else counts
+    return counts | window_of_positions(work, work.runs) if windowed else counts
 
 
-def _window_of_positions(work: Work, runs: int) -> Counts:
+def window_of_positions(work: Work, runs: int) -> Counts:
     """Count what moves diff_dst to a window of channels for each position, in runs of a row."""
     where = "last" if work.dst_last else "first"
     squares = 1 if work.dst_last else -(-work.outputs // _SQUARE)
@@ -174,7 +174,7 @@ def _columns(work: Work) -> Counts:
     problem, lanes, inputs = work.problem, work.lanes, work.inputs
     in_place = reads_in_place(problem, work.layout, work.tiles)
     _, height, width = work.counts
-    together = min(height, _ROWS_JOINED)
+    together = min(height, ROWS_JOINED)
     row = float(-(-width // lanes))
     joined = -(-((together - 1) * work.entries + width) // lanes) / together
     joins = joined < row and not in_place
@@ -347,7 +347,7 @@ def _moved_for_pairs(work: Work, beside: int) -> Counts:
     in_place = beside == 1 or (beside > 1 and lie_in_runs(problem, work.layout))
     if in_place and work.dst_last and work.outputs % 2 == 0 and not padded:
         return {}
-    return _window_of_positions(work, 1 if beside > 1 else work.runs)
+    return window_of_positions(work, 1 if beside > 1 else work.runs)
 
 
 def _pairs(work: Work) -> Counts:

@@ -19,10 +19,9 @@ import numpy as np
 
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_problem import ConvProblem, Triple
-from gradops_cy._rounding import up
 
-# Channels of a block at most, and products of one: those of a tile.
-CHANNELS, DEPTH = 16, 32
+# Channels of a block at most: those of a tile.
+CHANNELS = 16
 
 Pair = tuple[int, int]
 
@@ -93,24 +92,15 @@ def _taps(problem: ConvProblem, fold: Pair) -> float:
     return taps * prod(problem.strides[1:]) / prod(fold)
 
 
-def pays(problem: ConvProblem, fold: Pair, amx: bool) -> bool:
-    """Return whether blocks are faster than what else has few channels, as fitted to layers.
+def pays(problem: ConvProblem, fold: Pair) -> bool:
+    """Return whether vectors of blocks are faster than those half of whose lanes are at work.
 
-    With AMX that is a product of all taps whose columns are added up (35 layers in both layouts),
-    else vectors half of whose lanes are at work (11). Whatever the batch: the bits of a result
-    should not depend on it.
+    As fitted to 11 layers. Whatever the batch: the bits of a result should not depend on it.
     """
-    outputs, inputs = problem.output_channels, problem.input_channels
-    if not amx:
-        # Cycles for a position of diff_dst: pairs, and whole or half vectors of results.
-        pairs, steps = (outputs + 1) // 2, prod(problem.strides)
-        folded = _taps(problem, fold) * problem.kernel[0] * pairs / 1.75 + 9 * steps
-        return folded < prod(problem.kernel) * pairs / 1.56 + 4 * steps
-    # Cycles for a position of diff_dst: rows of tiles, its window, and results.
-    products = _taps(problem, fold) * problem.kernel[0] * up(outputs, DEPTH) / DEPTH
-    blocks = 1.43 * products + 0.27 * outputs + 0.8 * prod(problem.strides) * inputs
-    columns = -(-prod(problem.kernel) * inputs // CHANNELS)
-    return blocks < columns * (8 + outputs / DEPTH) + 0.2 * outputs
+    # Cycles for a position of diff_dst: pairs, and whole or half vectors of results.
+    pairs, steps = (problem.output_channels + 1) // 2, prod(problem.strides)
+    folded = _taps(problem, fold) * problem.kernel[0] * pairs / 1.75 + 9 * steps
+    return folded < prod(problem.kernel) * pairs / 1.56 + 4 * steps
 
 
 def product(problem: ConvProblem, fold: Pair) -> ConvProblem:

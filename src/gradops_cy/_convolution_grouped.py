@@ -8,43 +8,11 @@ from math import prod
 from gradops_cy._convolution_axis import Axis, AxisTaps
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._processor import AMD
-from gradops_cy._rounding import up
 
 # Lanes among which a vector's instructions permute without an index in a register.
 QUAD = 4
 # The spread rows of a vector of lanes should stay in the first-level cache.
 RING_BYTES = 1 << 15
-# Elements of a group's rows that do not stay in the first-level cache, too many for few taps.
-LARGE_ROWS, FEW_TAPS = 1 << 13, 9
-
-
-def score(problem: ConvProblem, lanes: int, direct: bool, few: bool, move: float) -> float:
-    """Weigh lanes over many groups: what it takes to spread a vector is shared by its taps.
-
-    `few` tells that a group has few positions or strides, `move` what share is left of a kernel
-    that has to change the layout.
-    """
-    inputs, total = problem.input_channels, problem.diff_src_channels
-    if inputs == lanes:
-        # A broadcast that serves the taps of a row, or a row that is converted once, make up for
-        # the rows, which the ROWS kernel can do without.
-        slides = problem.kernel[2] > 1 and problem.dilations[2] == 1
-        value = 1.3 if slides or (direct and not problem.plain) else 0.8
-        rows = prod(problem.kernel[:2]) * problem.output_channels * problem.diff_dst[2]
-        large = rows > LARGE_ROWS and not few and prod(problem.kernel) <= FEW_TAPS
-        if large or problem.output_channels < 4:
-            value *= 0.7
-        return value if direct else value * max(move, 0.6 if few else 0.0)
-    taps = prod(problem.kernel) / 2
-    # Vectors of diff_dst that hold the channels of one vector of lanes.
-    vectors = max(1, problem.output_channels // inputs)
-    spread = vectors if vectors == 1 else 3 * vectors
-    value = 0.92 * taps / (taps + spread) * total / up(total, lanes)
-    if direct:
-        return value
-    # Through boxes it is better, as measured, where COLUMNS has little to do for a group.
-    little = total >= lanes and (inputs <= 2 or (few and inputs <= 8))
-    return 1.0 if little and taps > 1 else value * move
 
 
 def entry_channels(problem: ConvProblem, lanes: int) -> int:

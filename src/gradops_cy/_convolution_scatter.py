@@ -133,16 +133,3 @@ def _tables(
     runs[:, 2] = np.arange(len(starts)) * length
     runs[:, 3] = phases
     return runs, np.ascontiguousarray(rows, np.intp)
-
-
-def score(problem: ConvProblem, last: bool, lanes: int, speed: float) -> float:
-    """Return the share of the arithmetic that does not go to padding, adding and transposing.
-
-    `speed` is the rate of multiplying, of which float32 multiply-adds have 1.
-    """
-    outputs, count = problem.output_channels, columns(problem)
-    # Cycles for a position: products, adds, and with channels apart its way across.
-    products = outputs * -(-count // lanes) / 2 / speed
-    adds = 5 * count / lanes
-    across = 0 if last else 0.3 * outputs
-    return 1.4 * outputs * count / lanes / 2 / (products + adds + across)

@@ -27,6 +27,8 @@ from gradops_cy._convolution_kernels import (
     pairs_channels,
 )
 from gradops_cy._convolution_problem import ConvProblem
+from gradops_cy._convolution_tile_counts import TILE_COUNTS
+from gradops_cy._convolution_tile_times import TILE_NANOSECONDS
 
 _NANOSECONDS: dict[int, Counts] = {
     ROWS: {
@@ -282,6 +284,9 @@ def nanoseconds(
 
 def _costs(kernel: int, work: Work) -> tuple[Counts, Counts]:
     """Return what a kernel takes for each thing that it does, and how many of these."""
+    if work.tiles.amx:
+        counts = TILE_COUNTS if work.parts else COUNTS
+        return TILE_NANOSECONDS[work.parts][kernel], counts[kernel](work)
     table = _NANOSECONDS_OF_PAIRS if work.parts else _NANOSECONDS
     if kernel == GROUPED:
         pairs = pairs_channels(work.problem, work.tiles, work.assumed)

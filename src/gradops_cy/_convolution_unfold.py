@@ -12,7 +12,6 @@ import numpy as np
 
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_problem import ConvProblem
-from gradops_cy._rounding import up
 
 
 def product(problem: ConvProblem) -> ConvProblem:
@@ -52,26 +51,3 @@ def packs_apart(problem: ConvProblem, depth: int) -> bool:
     """
     outputs = problem.output_channels
     return outputs % 2 == 0 and prod(problem.kernel) * outputs % depth == 0
-
-
-def score(problem: ConvProblem, tile: tuple[int, int], speed: float) -> float:
-    """Return the share of whole tiles, `tile` channels by products, that is left of copying.
-
-    `speed` is the products of a cycle.
-    """
-    columns, depth = tile
-    outputs, inputs = problem.output_channels, problem.input_channels
-    total = prod(problem.kernel) * outputs
-    length = (problem.kernel[2] if problem.dilations[2] == 1 else 1) * outputs
-    # Cycles for a position: products, runs of taps, and its part of reordering weights.
-    products = up(inputs, columns) * up(total, depth) / speed
-    copies = total / length * (2 + 5 * -(-length // 32))
-    # Pairs of two taps change the bits of a result, and these should not depend on its batch, which
-    # may be joined with the axes beyond its rank.
-    if outputs % 2:
-        positions = prod(problem.diff_src[-problem.rank :])
-    else:
-        positions = problem.batch * prod(problem.diff_src)
-    weights = 2 * total * inputs / positions
-    whole = inputs / up(inputs, columns) * total / up(total, depth)
-    return whole * products / (products + copies + weights)

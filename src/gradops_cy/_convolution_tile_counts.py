@@ -1,0 +1,160 @@
+"""What convolution kernels of AMX tiles do for an image (see _convolution_counts)."""
+
+from __future__ import annotations
+
+from math import prod
+
+from gradops_cy import _convolution_fold, _convolution_scatter, _convolution_taps
+from gradops_cy._convolution_counts import (
+    COUNTS,
+    ROWS_JOINED,
+    Counts,
+    Work,
+    window_of_positions,
+)
+from gradops_cy._convolution_kernels import (
+    COLUMNS,
+    DOT,
+    DOT_COLUMNS,
+    DOT_K,
+    DOT_ROWS,
+    FOLD,
+    GROUPED,
+    PAIRS,
+    ROWS,
+    SCATTER,
+    UNFOLD,
+    block_of_pixels,
+    lie_in_runs,
+    taps_beside,
+)
+from gradops_cy._rounding import up
+
+# Channels of diff_src up to which tiles are loaded from diff_dst, whose last ones are not whole.
+_FEW_INPUTS = 192
+
+
+def _dot(work: Work) -> Counts:
+    beside = taps_beside(work.problem, 1, work.tiles)
+    in_place = _reads_in_place(work, beside)
+    depth = work.outputs * beside
+    if beside == 1 and not in_place:
+        depth = up(depth, work.tiles.depth(depth))
+    # Rows that run into each other have the taps of all of them.
+    apart, joined = -(-work.counts[2] // DOT_ROWS), _joined(work)
+    inside = work.inside_rows if apart <= joined else 1.0
+    rows = work.rows * min(apart, joined)
+    moved = {"read": float(work.problem.diff_dst_channels * prod(work.dst))}
+    return _products(work, rows, work.taps / beside * inside, depth, work.classes) | (
+        moved if in_place else _window(work)
+    )
+
+
+def _joined(work: Work) -> float:
+    """Return the tiles of a row of positions, where rows run into each other."""
+    together = min(work.counts[1], ROWS_JOINED)
+    return -(-((together - 1) * work.entries + work.counts[2]) // DOT_ROWS) / together
+
+
+def _reads_in_place(work: Work, beside: int) -> bool:
+    """Whether tiles are loaded from diff_dst, roughly."""
+    problem, outputs = work.problem, work.outputs
+    if not work.dst_last or (beside > 1 and not lie_in_runs(problem, work.layout)):
+        return False
+    whole = outputs % work.tiles.depth(outputs) == 0
+    whole = whole or (outputs % 2 == 0 and work.inputs <= _FEW_INPUTS)
+    fewest = problem.diff_src[2] // _convolution_taps.out_steps(problem)[2]
+    padded = any(problem.pads_begin) or prod(map(problem.inside, range(3))) < 1
+    return whole and fewest >= DOT_ROWS and not padded
+
+
+def _products(work: Work, rows: float, taps: float, depth: int, classes: int) -> Counts:
+    """Count the products of so many rows of tiles, `depth` deep for each tap."""
+    vectors = -(-work.inputs // DOT_COLUMNS)
+    return {
+        "call": 1,
+        "rows of weights": work.weights_rows,
+        "weights first": 0 if work.last else work.weights,
+        "weights from memory": work.weights_beyond,
+        "products": rows * vectors * taps * depth / 2,
+        # Two tiles of channels meet those of positions.
+        "loads": rows * -(-vectors // 2) * taps * -(-depth // DOT_K),
+        "rows": work.rows * classes,
+        "blocks": work.blocks,
+        "results last" if work.last else "results first": work.positions * vectors * classes,
+    }
+
+
+def _window(work: Work) -> Counts:
+    """Count what moves diff_dst to a window: a stride deals it out, two by two at once."""
+    kind = "window"
+    if work.sorts or work.runs > 1:
+        kind = "window by twos" if work.problem.strides[2] == 2 else "window dealt out"
+    counts = window_of_positions(work, work.runs)
+    return {name.replace("window", kind): count for name, count in counts.items()}
+
+
+def _unfold(work: Work) -> Counts:
+    problem, outputs = work.problem, work.outputs
+    total = prod(problem.kernel) * outputs
+    length = outputs * (problem.kernel[2] if problem.dilations[2] == 1 else 1)
+    rows = work.groups * -(-prod(work.counts) // DOT_ROWS)
+    depth = up(total, work.tiles.depth(total))
+    counts = _products(work, rows, 1, depth, 1) | _window(work)
+    counts["lines unfolded"] = work.positions * (total // length) * -(-length // DOT_K)
+    copied = outputs % 2 or total % DOT_K
+    counts[f"weights copied {'last' if work.last else 'first'}"] = work.weights if copied else 0
+    return counts
+
+
+def _fold(work: Work) -> Counts:
+    given = work.given
+    fold = block_of_pixels(given, work.layout, work.tiles, work.parts, work.assumed)
+    assert fold is not None
+    problem = _convolution_fold.product(given, fold)
+    return _dot(Work(problem, work.layout, work.tiles, work.assumed, work.parts))
+
+
+def _pairs(work: Work) -> Counts:
+    vectors = work.rows * -(-work.counts[2] // DOT_COLUMNS)
+    channels = -(-work.inputs // DOT_ROWS)
+    steps = work.taps * -(-work.outputs // DOT_K)
+    counts = _window(work)
+    kind = next(iter(counts)).removesuffix(" last").removesuffix(" first")
+    return {
+        "call": 1,
+        "weights": work.weights,
+        "weights from memory": work.weights_beyond,
+        "loads of positions": vectors * -(-channels // 2) * steps,
+        "loads of weights": -(-vectors // 2) * channels * steps,
+        "products": vectors * channels * steps,
+        "sums": vectors * work.inputs,
+        "rows": work.rows,
+        "blocks": work.blocks,
+        kind: work.window_elements / work.lanes,
+        kind.replace("window", "window's runs"): (
+            work.window_rows * work.runs * -(-work.outputs // 2)
+        ),
+    }
+
+
+def _scatter(work: Work) -> Counts:
+    columns = _convolution_scatter.columns(work.problem)
+    rows = work.groups * -(-prod(work.dst) // DOT_ROWS)
+    tiles = rows * -(-columns // DOT_COLUMNS)
+    moved = work.problem.diff_dst_channels * prod(work.dst) / work.lanes
+    return COUNTS[SCATTER](work) | {
+        "products": tiles * -(-work.outputs // DOT_K),
+        "tiles": tiles,
+        "window": moved,
+    }
+
+
+TILE_COUNTS = {
+    **{kernel: COUNTS[kernel] for kernel in (ROWS, COLUMNS, GROUPED)},
+    SCATTER: _scatter,
+    DOT: _dot,
+    UNFOLD: _unfold,
+    FOLD: _fold,
+    PAIRS: _pairs,
+}
