@@ -110,6 +110,20 @@ def test_blocks_of_groups_past_the_caches(monkeypatch, extents):
     assert cut.touched_bytes <= blocks.TOUCHED
 
 
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.parametrize(
+    ("amd", "outputs", "streams"), [(False, 6, True), (False, 96, False), (True, 6, False)]
+)
+@pytest.mark.usefixtures("only")
+def test_results_that_outgrow_what_is_read(monkeypatch, amd, outputs, streams):
+    """Past the caches although these hold them."""
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: False)
+    monkeypatch.setattr(_processor, "AMD", amd)
+    changes = {"diff_src_channels": 192, "diff_dst_channels": outputs}
+    problem = POINTWISE._replace(diff_src=(1, 112, 112), diff_dst=(1, 112, 112), **changes)
+    assert blocks.cut(forced.choice_of(problem), 1).streams == streams
+
+
 FEW = {
     "a position": layer("100-70-1-1-1-0"),
     "positions": layer("37-130-2-1-1-0"),

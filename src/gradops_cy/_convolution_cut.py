@@ -224,10 +224,11 @@ class Cut:
 
     @cached_property
     def _past_the_caches(self) -> bool:
-        """Whether no cache holds the result, to which nothing is added."""
+        """Whether no cache holds the result, to which nothing is added, or stores wait for it."""
         problem = self.choice.given
-        result = problem.diff_src_bytes
-        large = _processor.past_the_caches(result, result + problem.diff_dst_bytes)
+        result, read = problem.diff_src_bytes, problem.diff_dst_bytes
+        large = _processor.past_the_caches(result, result + read)
+        large = large or (problem.pointwise and _processor.outgrows(result, read))
         return large and not self.choice.layout.accumulate
 
     @property

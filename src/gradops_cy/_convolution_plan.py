@@ -58,6 +58,8 @@ HUGE_BYTES = 1 << 22
 STREAM_PANELS = 1 << 20
 # A thread's share of a diff_dst that the second-level cache of AMX processors has no room for.
 LARGE_SOURCE = 1 << 21
+# Channels of rows that its prefetchers lose.
+SHORT_ROW = 96
 # One of a diff_src whose lines stores wait for.
 LARGE_RESULT = 1 << 20
 # Runs of weights that are asked for before they are packed: prefetchers of Zen 3 and 4 do not
@@ -269,16 +271,21 @@ class Plan:
     def _asks(self) -> bool:
         """Whether DOT's tiles that are loaded from diff_dst ask for the next positions.
 
-        Or GROUPED, as measured on Intel, for the next rows of diff_src: stores of whole lines wait
-        for them, which lie a position's channels apart, where no prefetcher follows.
+        So do those of ROWS, as measured on Intel: its prefetchers lose the short rows that a tile
+        reads side by side. Or GROUPED there, for the next rows of diff_src: stores of whole lines
+        wait for them, which lie a position's channels apart, where no prefetcher follows.
         """
         choice, problem = self.choice, self.problem
         if choice.kernel == GROUPED:
             lines = problem.plain and choice.lanes * choice.size == 64
             strided = lines and not (AMD or choice.boxed or choice.broadcast)
             return strided and problem.diff_src_bytes > LARGE_RESULT * self.num_threads
-        in_place = choice.kernel == DOT and not choice.windowed and problem.groups == 1
-        return in_place and problem.diff_dst_bytes > LARGE_SOURCE * self.num_threads
+        in_place = not choice.windowed and problem.groups == 1
+        in_place = in_place and problem.diff_dst_bytes > LARGE_SOURCE * self.num_threads
+        if choice.kernel == ROWS:
+            short = problem.pointwise and problem.output_channels <= SHORT_ROW
+            return in_place and short and not AMD
+        return in_place and choice.kernel == DOT
 
     # -- memory ----------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ ZEN5: bool = AMD_512 and _AMD_FAMILY == 26
 _LARGEST_CACHE: int = _cpu.largest_cache_bytes()
 # Bytes of a result from which on it may go past the caches.
 _LARGE_RESULT = 1 << 23
+# How many times as large as what is read for it.
+_OUTGROWN = 4
 # Bytes of both tensors that are found in cache by the next operator: as measured, an eighth of a
 # cache that other cores share, and no less than this.
 _HELD = max(1 << 23, _LARGEST_CACHE // 8)
@@ -24,6 +26,14 @@ _HELD = max(1 << 23, _LARGEST_CACHE // 8)
 def past_the_caches(result: int, both: int) -> bool:
     """Return whether no cache holds a result of so many bytes, and both tensors."""
     return result >= _LARGE_RESULT and both >= _HELD
+
+
+def outgrows(result: int, read: int) -> bool:
+    """Return whether stores of a result take longest, of all that is read and written once.
+
+    On Intel they wait for its lines even where the largest cache holds them.
+    """
+    return not AMD and result >= max(_LARGE_RESULT, _OUTGROWN * read)
 
 
 def beyond_cache(read: int, share: float = 0.5) -> bool:

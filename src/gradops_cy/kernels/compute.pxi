@@ -86,7 +86,8 @@ cdef inline bint asks_ahead(const Work *work, Py_ssize_t kc) noexcept nogil:
 
     Where positions share nothing each reads a few short rows, too short for prefetchers to follow.
     """
-    return not work.b.windowed and work.axis[2].in_step > 1 and kc <= SHORT_ROW
+    cdef bint apart = not work.b.windowed and work.axis[2].in_step > 1 and kc <= SHORT_ROW
+    return apart or (work.b.kernel == ROWS and work.b.asks)
 
 
 cdef inline Py_ssize_t first_entry(const Work *work, const Py_ssize_t *tap) noexcept nogil:
