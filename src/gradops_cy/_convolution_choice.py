@@ -32,6 +32,7 @@ from gradops_cy._convolution_kernels import (
     PAIRS,
     ROWS,
     SCATTER,
+    TAIL_CHANNELS,
     UNFOLD,
     Layout,
     Tiles,
@@ -57,8 +58,6 @@ from gradops_cy._rounding import up
 
 # Bytes of weights that a tile of positions passes by.
 DOT_PANELS = 1 << 18
-# Channels of diff_src up to which a window whose last tiles have zeros would not pay.
-TAIL_CHANNELS = 192
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,8 @@ MODERATE, FINITE, NOTHING = range(3)
 LINE, PAGE = 64, 4096
 # Products with padding, of a tap's, that take as long as to begin with each tap of a row anew.
 PADDING_OF_RUNS = 3
+# Channels of diff_src up to which a window whose last AMX tiles have zeros would not pay.
+TAIL_CHANNELS = 192
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
 BESIDE = 64
 

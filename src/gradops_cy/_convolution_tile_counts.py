@@ -23,6 +23,7 @@ from gradops_cy._convolution_kernels import (
     PAIRS,
     ROWS,
     SCATTER,
+    TAIL_CHANNELS,
     UNFOLD,
     block_of_pixels,
     lie_in_runs,
@@ -30,12 +31,9 @@ from gradops_cy._convolution_kernels import (
 )
 from gradops_cy._rounding import up
 
-# Channels of diff_src up to which tiles are loaded from diff_dst, whose last ones are not whole.
-_FEW_INPUTS = 192
-
 
 def _dot(work: Work) -> Counts:
-    beside = taps_beside(work.problem, 1, work.tiles)
+    beside = taps_beside(work.problem, work.parts, work.tiles)
     in_place = _reads_in_place(work, beside)
     depth = work.outputs * beside
     if beside == 1 and not in_place:
@@ -62,7 +60,7 @@ def _reads_in_place(work: Work, beside: int) -> bool:
     if not work.dst_last or (beside > 1 and not lie_in_runs(problem, work.layout)):
         return False
     whole = outputs % work.tiles.depth(outputs) == 0
-    whole = whole or (outputs % 2 == 0 and work.inputs <= _FEW_INPUTS)
+    whole = whole or (outputs % 2 == 0 and work.inputs <= TAIL_CHANNELS)
     fewest = problem.diff_src[2] // _convolution_taps.out_steps(problem)[2]
     padded = any(problem.pads_begin) or prod(map(problem.inside, range(3))) < 1
     return whole and fewest >= DOT_ROWS and not padded
