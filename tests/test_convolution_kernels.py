@@ -68,6 +68,24 @@ def test_blocks_below_each_other(taps, stride, transposed, data_format, dtype):
         ).check()
 
 
+CHUNKS = {
+    "of rows": sequence(8, 1030, 203, transposed=True, kernel=3, stride=2, begin=1, end=1),
+    "of images": layer("9-770-27-7-2-3", transposed=True),
+    "without strides": layer("5-2060-9-7-1-3", dst=(2, 300)),
+    "of volumes": volume(3, 520, (7, 9, 11), transposed=True),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("case", CHUNKS.values(), ids=CHUNKS)
+@every_kernel
+@pytest.mark.usefixtures("only")
+def test_sums_of_many_channels(case, data_format, dtype):
+    """Windows hold a part of them at a time, and the next one's products are added."""
+    replace(case, data_format=data_format, dtype=dtype).check(large=True)
+
+
 GROUPS = {
     "of 4": layer("4-6-9-3-1-1", groups=9, batch=2),
     "of 8 and 2, strides": layer("8-2-20-3-2-1", groups=5, extra=(1, 0)),

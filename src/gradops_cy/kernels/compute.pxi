@@ -131,7 +131,7 @@ cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_
     cdef const Py_ssize_t *offset = <const Py_ssize_t *> s.pointers
     cdef Py_ssize_t size = work.size
     cdef Py_ssize_t begin = 0
-    cdef Py_ssize_t vectors, width, i, ahead
+    cdef Py_ssize_t vectors, width, left, i, ahead
     cdef const Py_ssize_t *block
     cdef const char *weights
     cdef char *target
@@ -158,10 +158,13 @@ cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_
             weights += size * residue[3] * chunk * block[1]
             target = c + (block[0] - work.block[4 * task.block_begin]) * c_pitch + begin * size
             if work.b.direct and begin + width > length:
+                left = (length - begin) * size
+                if more:
+                    copy_rows(target, c_pitch, s.result, width * size, block[1], left)
+                    clear_ends(s.result, width * size, block[1], left)
                 run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset, ahead,
-                            s.result, width, 0)
-                copy_rows(s.result, width * size, target, c_pitch, block[1],
-                          (length - begin) * size)
+                            s.result, width, more)
+                copy_rows(s.result, width * size, target, c_pitch, block[1], left)
             else:
                 run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset, ahead,
                             target, c_pitch // size, more)
