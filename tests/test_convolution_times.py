@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gradops_cy import _convolution_counts, _convolution_grouped
 from gradops_cy import _convolution_fastest as fastest
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_times as times
@@ -71,12 +72,15 @@ LAYOUTS = [
 @pytest.mark.parametrize(
     ("parts", "dtypes"), [(0, ("f32", "f16")), (1, ("bf16",)), (2, ("f16",)), (3, ("f32",))]
 )
-def test_every_cost_with_amx_is_counted(parts, dtypes):
+def test_every_cost_with_amx_is_counted(monkeypatch, parts, dtypes):
     counted = {kernel: set() for kernel in TILE_NANOSECONDS[parts]}
     # Pixels of a few channels, which are read where they lie.
     cases = [*LAYERS.values(), layer("2-32-80-2-2-0"), *map(conv_case, range(300))]
-    for case in [replace(case, dtype=dtype) for dtype in dtypes for case in cases]:
-        problem = plan_of(case, case.formatted(*case.arrays())[1])._form.problem
+    cases = [replace(case, dtype=dtype) for dtype in dtypes for case in cases]
+    problems = [plan_of(case, case.formatted(*case.arrays())[1])._form.problem for case in cases]
+    for module, name in ((_convolution_grouped, "AMD"), (_convolution_counts, "ZEN4")):
+        monkeypatch.setattr(module, name, False)
+    for problem in problems:
         for layout in LAYOUTS:
             given = fastest.Case(problem, layout, AMX, kernels.MODERATE, parts)
             counts = TILE_COUNTS if parts else COUNTS
