@@ -295,7 +295,7 @@ class Plan:
         choice = self.choice
         rows = choice.problem.groups
         if choice.panels_over_groups:
-            rows = len(choice.taps) * self.problem.output_channels
+            rows = len(choice.taps) * choice.problem.output_channels
         return max(rows * self.cut.weights_bytes, 64)
 
     @property
