@@ -38,7 +38,7 @@ from gradops_cy._processor import ZEN4
 # Positions of a block, and of windows with three axes.
 _BLOCK, _BLOCK_OF_PLANES = 512, 2048
 # Rows that run into each other in one block.
-ROWS_JOINED = 16
+_ROWS_JOINED = 16
 # Weights beyond these come from memory.
 _WEIGHTS_IN_CACHE = 1 << 20
 # Channels that are moved to a window together.
@@ -112,6 +112,27 @@ class Work:
         # Whether windows are sorted by the residues of a stride.
         self.sorts = problem.transposed and problem.strides[2] > 1
 
+    def units_of_row(self, unit: int) -> tuple[float, float]:
+        """Return the vectors, or tiles, of `unit` positions of a row: alone, or run into others."""
+        _, height, width = self.counts
+        together = min(height, _ROWS_JOINED)
+        joined = -(-((together - 1) * self.entries + width) // unit) / together
+        return float(-(-width // unit)), joined
+
+    @property
+    def padded(self) -> bool:
+        """Whether taps read padding."""
+        inside = prod(map(self.problem.inside, range(3)))
+        return any(self.problem.pads_begin) or inside < 1
+
+    @property
+    def lines_unfolded(self) -> int:
+        """Lines of cache that the taps of all positions are copied to, run by run."""
+        problem, outputs = self.problem, self.outputs
+        length = outputs * (problem.kernel[2] if problem.dilations[2] == 1 else 1)
+        runs = self.positions * (prod(problem.kernel) * outputs // length)
+        return runs * -(-length // DOT_K)
+
 
 def _of_image(values: Triple, rank: int) -> Triple:
     """Return the extents of one image; below rank 3 they stand on the first axis."""
@@ -173,10 +194,7 @@ def window_of_positions(work: Work, runs: int) -> Counts:
 def _columns(work: Work) -> Counts:
     problem, lanes, inputs = work.problem, work.lanes, work.inputs
     in_place = reads_in_place(problem, work.layout, work.tiles)
-    _, height, width = work.counts
-    together = min(height, ROWS_JOINED)
-    row = float(-(-width // lanes))
-    joined = -(-((together - 1) * work.entries + width) // lanes) / together
+    row, joined = work.units_of_row(lanes)
     joins = joined < row and not in_place
     vectors = work.rows * (joined if joins else row)
     depth = work.taps * work.outputs
@@ -310,14 +328,11 @@ def _dot(work: Work) -> Counts:
 
 
 def _unfold(work: Work) -> Counts:
-    problem, outputs = work.problem, work.outputs
-    total = prod(problem.kernel) * outputs
-    length = outputs * (problem.kernel[2] if problem.dilations[2] == 1 else 1)
-    runs = work.positions * (total // length)
+    total = prod(work.problem.kernel) * work.outputs
     return (
         _tiles_of_pairs(work, 1, -(-total // 2), 1)
         | _moved_for_pairs(work, 0)
-        | {"lines unfolded": runs * -(-length // DOT_K)}
+        | {"lines unfolded": work.lines_unfolded}
     )
 
 
@@ -343,9 +358,8 @@ def _tiles_of_pairs(work: Work, taps: int, depth: int, inside: float) -> Counts:
 def _moved_for_pairs(work: Work, beside: int) -> Counts:
     """Count what moves diff_dst to a window, unless tiles read it where it lies."""
     problem = work.problem
-    padded = any(problem.pads_begin) or prod(map(problem.inside, range(3))) < 1
     in_place = beside == 1 or (beside > 1 and lie_in_runs(problem, work.layout))
-    if in_place and work.dst_last and work.outputs % 2 == 0 and not padded:
+    if in_place and work.dst_last and work.outputs % 2 == 0 and not work.padded:
         return {}
     return window_of_positions(work, 1 if beside > 1 else work.runs)
 

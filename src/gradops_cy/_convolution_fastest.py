@@ -61,7 +61,7 @@ def choose_kernel(
             return DEPTHWISE
     if groups_on_diagonal(problem, layout, tiles, parts, assumed) > 1:
         return DOT
-    times = nanoseconds(problem, layout, tiles, assumed, parts, kernels)
+    times = nanoseconds(*case, kernels)
     best = min(times, key=lambda kernel: times[kernel])
     if best in (COLUMNS, DOT) and not tiles.amx:
         fold = block_of_pixels(problem, layout, tiles, parts, assumed)

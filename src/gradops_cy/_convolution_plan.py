@@ -58,7 +58,7 @@ HUGE_BYTES = 1 << 22
 STREAM_PANELS = 1 << 20
 # A thread's share of a diff_dst that the second-level cache of AMX processors has no room for.
 LARGE_SOURCE = 1 << 21
-# Channels of rows that its prefetchers lose.
+# Channels of rows that prefetchers of Intel lose.
 SHORT_ROW = 96
 # One of a diff_src whose lines stores wait for.
 LARGE_RESULT = 1 << 20

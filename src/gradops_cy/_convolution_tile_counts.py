@@ -5,13 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from gradops_cy import _convolution_fold, _convolution_scatter, _convolution_taps
-from gradops_cy._convolution_counts import (
-    COUNTS,
-    ROWS_JOINED,
-    Counts,
-    Work,
-    window_of_positions,
-)
+from gradops_cy._convolution_counts import COUNTS, Counts, Work, window_of_positions
 from gradops_cy._convolution_kernels import (
     COLUMNS,
     DOT,
@@ -39,19 +33,13 @@ def _dot(work: Work) -> Counts:
     if beside == 1 and not in_place:
         depth = up(depth, work.tiles.depth(depth))
     # Rows that run into each other have the taps of all of them.
-    apart, joined = -(-work.counts[2] // DOT_ROWS), _joined(work)
+    apart, joined = work.units_of_row(DOT_ROWS)
     inside = work.inside_rows if apart <= joined else 1.0
     rows = work.rows * min(apart, joined)
     moved = {"read": float(work.problem.diff_dst_channels * prod(work.dst))}
     return _products(work, rows, work.taps / beside * inside, depth, work.classes) | (
         moved if in_place else _window(work)
     )
-
-
-def _joined(work: Work) -> float:
-    """Return the tiles of a row of positions, where rows run into each other."""
-    together = min(work.counts[1], ROWS_JOINED)
-    return -(-((together - 1) * work.entries + work.counts[2]) // DOT_ROWS) / together
 
 
 def _reads_in_place(work: Work, beside: int) -> bool:
@@ -62,8 +50,7 @@ def _reads_in_place(work: Work, beside: int) -> bool:
     whole = outputs % work.tiles.depth(outputs) == 0
     whole = whole or (outputs % 2 == 0 and work.inputs <= TAIL_CHANNELS)
     fewest = problem.diff_src[2] // _convolution_taps.out_steps(problem)[2]
-    padded = any(problem.pads_begin) or prod(map(problem.inside, range(3))) < 1
-    return whole and fewest >= DOT_ROWS and not padded
+    return whole and fewest >= DOT_ROWS and not work.padded
 
 
 def _products(work: Work, rows: float, taps: float, depth: int, classes: int) -> Counts:
@@ -83,24 +70,26 @@ def _products(work: Work, rows: float, taps: float, depth: int, classes: int) ->
     }
 
 
+def _kind(work: Work) -> str:
+    """Return the name of a window: a stride deals it out, two by two at once."""
+    if not work.sorts and work.runs == 1:
+        return "window"
+    return "window by twos" if work.problem.strides[2] == 2 else "window dealt out"
+
+
 def _window(work: Work) -> Counts:
-    """Count what moves diff_dst to a window: a stride deals it out, two by two at once."""
-    kind = "window"
-    if work.sorts or work.runs > 1:
-        kind = "window by twos" if work.problem.strides[2] == 2 else "window dealt out"
-    counts = window_of_positions(work, work.runs)
+    """Count what moves diff_dst to a window of channels for each position."""
+    counts, kind = window_of_positions(work, work.runs), _kind(work)
     return {name.replace("window", kind): count for name, count in counts.items()}
 
 
 def _unfold(work: Work) -> Counts:
-    problem, outputs = work.problem, work.outputs
-    total = prod(problem.kernel) * outputs
-    length = outputs * (problem.kernel[2] if problem.dilations[2] == 1 else 1)
+    total = prod(work.problem.kernel) * work.outputs
     rows = work.groups * -(-prod(work.counts) // DOT_ROWS)
     depth = up(total, work.tiles.depth(total))
     counts = _products(work, rows, 1, depth, 1) | _window(work)
-    counts["lines unfolded"] = work.positions * (total // length) * -(-length // DOT_K)
-    copied = outputs % 2 or total % DOT_K
+    counts["lines unfolded"] = work.lines_unfolded
+    copied = work.outputs % 2 or total % DOT_K
     counts[f"weights copied {'last' if work.last else 'first'}"] = work.weights if copied else 0
     return counts
 
@@ -117,8 +106,7 @@ def _pairs(work: Work) -> Counts:
     vectors = work.rows * -(-work.counts[2] // DOT_COLUMNS)
     channels = -(-work.inputs // DOT_ROWS)
     steps = work.taps * -(-work.outputs // DOT_K)
-    counts = _window(work)
-    kind = next(iter(counts)).removesuffix(" last").removesuffix(" first")
+    kind = _kind(work)
     return {
         "call": 1,
         "weights": work.weights,
@@ -130,9 +118,7 @@ def _pairs(work: Work) -> Counts:
         "rows": work.rows,
         "blocks": work.blocks,
         kind: work.window_elements / work.lanes,
-        kind.replace("window", "window's runs"): (
-            work.window_rows * work.runs * -(-work.outputs // 2)
-        ),
+        f"{kind}'s runs": work.window_rows * work.runs * -(-work.outputs // 2),
     }
 
 

@@ -267,8 +267,8 @@ TILE_NANOSECONDS: dict[int, dict[int, Counts]] = {
             "window by twos": 2.43,
             "window dealt out": 3.87,
             "window's runs": 5.16,
-            "window's runs by twos": 5.96,
-            "window's runs dealt out": 15.4,
+            "window by twos's runs": 5.96,
+            "window dealt out's runs": 15.4,
         },
     },
     2: {
@@ -325,8 +325,8 @@ TILE_NANOSECONDS: dict[int, dict[int, Counts]] = {
             "window by twos": 3.59,
             "window dealt out": 5.25,
             "window's runs": 9.9,
-            "window's runs by twos": 23.6,
-            "window's runs dealt out": 24.5,
+            "window by twos's runs": 23.6,
+            "window dealt out's runs": 24.5,
         },
     },
     3: {
@@ -383,8 +383,8 @@ TILE_NANOSECONDS: dict[int, dict[int, Counts]] = {
             "window by twos": 8.78,
             "window dealt out": 14,
             "window's runs": 4.21,
-            "window's runs by twos": 28.9,
-            "window's runs dealt out": 24.6,
+            "window by twos's runs": 28.9,
+            "window dealt out's runs": 24.6,
         },
     },
 }
