@@ -283,10 +283,12 @@ def _smaller(whole: Cut) -> Cut | None:
     if choice.unfolds and splittable and whole.weights_bytes > whole.workspace_bytes:
         return _split_channels(whole)
     # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
-    # results in scratch; but AMX multiplies so fast that heavy weights had best be read once.
+    # results in scratch; but AMX multiplies so fast that heavy weights had best be read once where
+    # few positions are short pieces of rows, and less often where they are all of a position.
     light = not choice.tiles.amx or _has_light_weights(choice, AMX_MODERATE_WEIGHTS)
-    apart = choice.unfolds or (choice.problem.pointwise and light)
-    if apart and width > 4 * DOT_ROWS:
+    shares = light or choice.layout.diff_src_channels_last
+    apart = choice.unfolds or (choice.problem.pointwise and shares)
+    if apart and width > (4 if light or choice.unfolds else 8) * DOT_ROWS:
         return whole.evened(2, up(width // 2, DOT_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
         return replace(whole, chunk=up(whole.chunk // 2, DOT_K))

@@ -297,6 +297,9 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     """Choose the kernel and decide what it reads and writes without scratch."""
     tiles = tiles_of(given.dtype == 3)
     kernel = choose_kernel(given, layout, tiles, assumed, parts)
+    if kernel == DOT and tiles.amx and layout.joins_images and given.has_short_images:
+        # The sum of a position is the same in any row of a tile.
+        given = given.of_all_images()
     problem, abreast, diagonal, beside, unfolds = given, 1, 1, 1, kernel == UNFOLD
     fold = (1, 1)
     winograd = kernel in (ROWS, COLUMNS) and _winograd(given, layout, tiles, assumed, parts)

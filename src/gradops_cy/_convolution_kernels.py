@@ -84,6 +84,7 @@ class Layout(NamedTuple):
     diff_src_packed: bool
     joins: int  # axes that both tensors can join to the last one
     accumulate: bool
+    joins_images: bool = False  # the positions of an image go on where those of the last one end
     spreads: str = ""  # the order of diff_src's axes where positions are taken for channels; or ""
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -114,9 +114,12 @@ class Plan:
             joined = _convolution_spread.product(problem)
         else:
             joined = problem.joined(layout.joins, layout.diff_src_channels_last)
-        self._joins = layout.joins if joined != problem else 0
         parts = dot_parts(problem, assumed, layout.accumulate)
         self.choice = choose(joined, layout, assumed, parts)
+        self._of_all_images = self.choice.given != joined
+        self._joins = layout.joins if joined != problem else 0
+        if self._of_all_images:
+            self._joins = 2
         self.cut = _convolution_blocks.cut(self.choice, num_threads)
         work = problem.flop + ELEMENT_FLOP * problem.elements
         shares = len(self.cut.blocks) if self.cut.shares_product else self.cut.tasks
@@ -209,7 +212,7 @@ class Plan:
             "window_plane": cut.window_plane,
             "result_plane": cut.result_plane,
             "joins": self._joins,
-            "any_width": int(self.problem.rank == 1),
+            "any_width": int(self.problem.rank == 1 and not self._of_all_images),
             "in_order": int(choice.in_order),
             "batch": self.problem.batch,
             "groups": choice.problem.groups,
@@ -471,7 +474,8 @@ def _layout(
     if spreads:
         # There is one position.
         in_place = source[channel] == unit
-        return _shared_layout(in_place, True, False, False, False, False, 0, accumulate, spreads)
+        flags = in_place, True, False, False, False, False
+        return _shared_layout(*flags, 0, accumulate, True, spreads)
     if joins:
         joins = min(joins, _joins(source_shape, source, last), _joins(target_shape, target, last))
     return _shared_layout(
@@ -483,6 +487,7 @@ def _layout(
         target[channel] == unit and target[last] == unit * target_shape[channel],
         joins,
         accumulate,
+        _images_join(source_shape, source, last) and _images_join(target_shape, target, last),
     )
 
 
@@ -492,6 +497,12 @@ def _joins(shape: tuple[int, ...], strides: tuple[int, ...], last: int) -> int:
         return 0
     first = last - 2 if len(shape) == 5 else 0
     return 1 if strides[first] != strides[last - 1] * shape[last - 1] else 2
+
+
+def _images_join(shape: tuple[int, ...], strides: tuple[int, ...], last: int) -> bool:
+    """Return whether positions lie as far apart from image to image as within one."""
+    axes = [a for a in (0, *range(last - len(shape) + 3, last + 1)) if shape[a] > 1]
+    return all(strides[a] == strides[b] * shape[b] for a, b in pairwise(axes))
 
 
 def prepare(

@@ -105,6 +105,21 @@ class ConvProblem(_Facts):
                 break
         return self._replace(diff_src=(x[0], x[1], x[2]), diff_dst=(y[0], y[1], y[2]))
 
+    @property
+    def has_short_images(self) -> bool:
+        """Whether those of many images are worth being one row: positions without a kernel.
+
+        Not rows of 1-D which may be shorter than their plan's.
+        """
+        _, height, width = self.diff_src
+        most = FEWEST_OF_LENGTHS if self.rank == 1 else SHORT_ROW
+        return self.rank < 3 and height * width < most and self.pointwise
+
+    def of_all_images(self) -> ConvProblem:
+        """Return the same problem with all images in one row."""
+        row = (1, 1, prod(self.diff_src))
+        return self._replace(diff_src=row, diff_dst=row)
+
     def _joined_kernel(self) -> ConvProblem:
         """Return the problem whose rows are an axis with a kernel and the bare ones behind it."""
         axis, length = 2 - self.bare_axes, self._bare_positions

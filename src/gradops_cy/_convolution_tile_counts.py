@@ -36,6 +36,8 @@ def _dot(work: Work) -> Counts:
     apart, joined = work.units_of_row(DOT_ROWS)
     inside = work.inside_rows if apart <= joined else 1.0
     rows = work.rows * min(apart, joined)
+    if work.layout.joins_images and work.problem.has_short_images:
+        rows = work.positions / DOT_ROWS
     moved = {"read": float(work.problem.diff_dst_channels * prod(work.dst))}
     return _products(work, rows, work.taps / beside * inside, depth, work.classes) | (
         moved if in_place else _window(work)

@@ -31,6 +31,7 @@ cdef char *read_tensor(object array, bint writable, bint channels_last, const Wo
     """
     cdef Py_buffer view
     cdef int last
+    cdef bint images
     PyObject_GetBuffer(array, &view, PyBUF_STRIDED if writable else PyBUF_STRIDES)
     try:
         if not 3 <= view.ndim <= 5:
@@ -43,7 +44,8 @@ cdef char *read_tensor(object array, bint writable, bint channels_last, const Wo
         # NumPy hands out some stride or other for an axis of one position: the rows that are joined
         # to it lie as far apart as those of the axis before.
         if work.b.joins > 0 and view.shape[last] == 1:
-            stride[4] = stride[2 if work.b.joins > 1 and view.shape[last - 1] == 1 else 3]
+            images = view.ndim == 3 or view.shape[last - 1] == 1
+            stride[4] = stride[2 if work.b.joins > 1 and images else 3]
         if work.b.joins > 0:
             stride[3] = work.axis[2].result * stride[4]
         if work.b.joins > 1:
