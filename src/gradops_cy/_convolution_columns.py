@@ -33,7 +33,7 @@ def step(choice: Choice) -> int:
 
 def flattens(choice: Choice, width: int) -> bool:
     """Return whether rows of a plane run into each other."""
-    if not choice.windowed or step(choice) == 1:
+    if not choice.windowed or choice.in_order or step(choice) == 1:
         return False
     height = min(choice.counts[1], 16)
     joined = (height - 1) * row_pitch(choice, width) + width

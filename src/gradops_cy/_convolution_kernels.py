@@ -193,12 +193,11 @@ def blocks_in_place(problem: ConvProblem, layout: Layout, fold: tuple[int, int])
 def taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
     """Return how many taps make one of a DOT tile's depth: those of a row, or 1.
 
-    Where entries of the window that follow each other are no deeper than a tile. Vectors take a
-    row of diff_dst as it is, AMX tiles one that is sorted by the residues of a stride; groups may
-    lie in place, where they are no row.
+    Where entries of the window that follow each other are no deeper than a tile. A stride steps
+    through rows of diff_dst as they are; groups may lie in place, where they are no row.
     """
     outputs, width = problem.output_channels, problem.kernel[2]
-    steps = problem.transposed and problem.groups == 1 and not tiles.amx
+    steps = problem.transposed and problem.groups == 1
     follow = problem.dilations[2] == 1 and (steps or problem.strides[2] == 1)
     fits = outputs % 2 == 0 and (width * outputs <= DOT_K if tiles.amx else outputs <= BESIDE)
     return width if parts == 1 and follow and fits else 1

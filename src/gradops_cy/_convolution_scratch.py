@@ -138,7 +138,8 @@ def _columns_need(cut: Cut) -> _Need:
 
 def _dot_need(cut: Cut) -> _Need:
     choice, pitch = cut.choice, cut.result_pitch
-    beyond = 2 * DOT_ROWS + cut.axes[2].window
+    apart = choice.problem.strides[2] if choice.in_order else 1
+    beyond = 2 * DOT_ROWS * apart + cut.axes[2].window
     channels, runs, entries = cut.chunk, 0, 0
     if choice.unfolds:
         beyond, channels = 2 * DOT_ROWS, choice.given.output_channels

@@ -32,15 +32,16 @@ def _dot(work: Work) -> Counts:
     depth = work.outputs * beside
     if beside == 1 and not in_place:
         depth = up(depth, work.tiles.depth(depth))
+    in_order = beside > 1 and work.sorts
     # Rows that run into each other have the taps of all of them.
     apart, joined = work.units_of_row(DOT_ROWS)
-    inside = work.inside_rows if apart <= joined else 1.0
-    rows = work.rows * min(apart, joined)
+    inside = work.inside_rows if in_order or apart <= joined else 1.0
+    rows = work.rows * (apart if in_order else min(apart, joined))
     if work.layout.joins_images and work.problem.has_short_images:
         rows = work.positions / DOT_ROWS
     moved = {"read": float(work.problem.diff_dst_channels * prod(work.dst))}
     return _products(work, rows, work.taps / beside * inside, depth, work.classes) | (
-        moved if in_place else _window(work)
+        moved if in_place else _window(work, in_order)
     )
 
 
@@ -79,8 +80,10 @@ def _kind(work: Work) -> str:
     return "window by twos" if work.problem.strides[2] == 2 else "window dealt out"
 
 
-def _window(work: Work) -> Counts:
+def _window(work: Work, in_order: bool = False) -> Counts:
     """Count what moves diff_dst to a window of channels for each position."""
+    if in_order:
+        return window_of_positions(work, 1)
     counts, kind = window_of_positions(work, work.runs), _kind(work)
     return {name.replace("window", kind): count for name, count in counts.items()}
 
