@@ -172,6 +172,26 @@ def test_weights_that_few_positions_meet(case, data_format, dtype):
             forced.assert_value_reaches_what_it_touches(case, value)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("extent", [6, 7, 9, 12, 13])
+@pytest.mark.parametrize(("inputs", "outputs"), [(80, 256), (112, 128), (200, 600), (40, 1100)])
+def test_panels_of_heavy_weights(inputs, outputs, extent, data_format, dtype):
+    """Where packing takes long, those of AMX are two tiles wide if weights lie so: the same bits."""
+    case = layer(
+        f"{inputs}-{outputs}-{extent}-3-1-1",
+        transposed=True,
+        data_format=data_format,
+        dtype=dtype,
+        weights_format="XOI",
+    )
+    case.check()
+    other = replace(case, weights_format="IOX")
+    assert same_bits(
+        case.call(*case.formatted(*case.arrays())), other.call(*other.formatted(*other.arrays()))
+    )
+
+
 PADDED = {
     "an image": layer("20-18-15-5-1-2"),
     "images": layer("20-18-6-5-1-2", batch=5),

@@ -15,6 +15,8 @@ AMX_LATENCY = 52 / 16
 # Bytes of positions that a tile finds again in the first-level cache, for the most part: those of
 # all its sums, or of a step along k, beside which the weights of many steps pass.
 TILE_BYTES, STEP_BYTES = 48 << 10, 24 << 10
+# Weights for each position from which on packing takes long.
+PACKED_LONG = 1 << 10
 
 
 class DotTile(NamedTuple):
@@ -104,6 +106,7 @@ def dot_tile(choice: Choice, flatten: bool, width: int) -> DotTile:
         return DotTile(1, 4)
     if not tall or choice.work.most < 8:
         return DotTile(2, 2)
+    across = 2 if _packs_lines(choice) else 1
     # What the taps of a tile read: those of a row read the same, but for strides.
     in_row = -(-problem.kernel[2] // choice.out_steps[2])
     phases = min(in_row, problem.strides[2] if problem.transposed else 1)
@@ -112,9 +115,20 @@ def dot_tile(choice: Choice, flatten: bool, width: int) -> DotTile:
         return 2 * (choice.work.most // in_row) * (down * DOT_ROWS * phases + in_row)
 
     if entry_bytes(4) * problem.output_channels <= TILE_BYTES:
-        return DotTile(1, 4)
+        return DotTile(across, 4)
     steps = choice.depth == DOT_K and choice.windowed and entry_bytes(6) * DOT_K <= STEP_BYTES
-    return DotTile(1, 6) if steps and positions >= 4 * DOT_ROWS else DotTile(2, 2)
+    return DotTile(across, 6) if steps and positions >= 4 * DOT_ROWS else DotTile(2, 2)
+
+
+def _packs_lines(choice: Choice) -> bool:
+    """Return whether panels of tall tiles are two tiles wide: a line of cache of the weights.
+
+    Where these lie so, and packing takes long beside the products, which are 4 % slower.
+    """
+    problem = choice.problem
+    positions = problem.batch * prod(problem.diff_src)
+    weights = problem.input_channels * problem.output_channels * len(choice.taps)
+    return choice.layout.weights_by_input and weights > PACKED_LONG * positions
 
 
 def tile_vectors(choice: Choice, flatten: bool, width: int) -> int:

@@ -85,6 +85,7 @@ class Layout(NamedTuple):
     joins: int  # axes that both tensors can join to the last one
     accumulate: bool
     joins_images: bool = False  # the positions of an image go on where those of the last one end
+    weights_by_input: bool = False  # weights of neighbouring channels of diff_src lie side by side
     spreads: str = ""  # the order of diff_src's axes where positions are taken for channels; or ""
 
     @property

@@ -447,6 +447,7 @@ def layout_of(
     return _layout(
         _convolution_spread.order_of(problem, weights, diff_src, channels_last),
         problem.joinable,
+        weights.strides[2] == weights.itemsize,
         diff_dst.shape,
         diff_dst.strides,
         diff_src.shape,
@@ -462,6 +463,7 @@ def layout_of(
 def _layout(
     spreads: str,
     joins: int,
+    by_input: bool,
     source_shape: tuple[int, ...],
     source: tuple[int, ...],
     target_shape: tuple[int, ...],
@@ -475,7 +477,7 @@ def _layout(
         # There is one position.
         in_place = source[channel] == unit
         flags = in_place, True, False, False, False, False
-        return _shared_layout(*flags, 0, accumulate, True, spreads)
+        return _shared_layout(*flags, 0, accumulate, True, by_input, spreads)
     if joins:
         joins = min(joins, _joins(source_shape, source, last), _joins(target_shape, target, last))
     return _shared_layout(
@@ -488,6 +490,7 @@ def _layout(
         joins,
         accumulate,
         _images_join(source_shape, source, last) and _images_join(target_shape, target, last),
+        by_input,
     )
 
 

@@ -116,14 +116,15 @@ INLINE void amx_tile(const int parts, const int mr, const int nv, const int stre
 #undef PRODUCT
 }
 
-/* The same of mr*16 positions x 16 channels, one part: a tile of weights meets up to six of positions,
- * so that less comes from the second-level cache. `inside`, all taps of a step along k follow each
- * other, which read the same lines of positions. The last step of each tap has `tail` products, if
- * that is not 0. */
+/* The same of mr*16 positions x 16 channels, of a panel of nv*16, one part: a tile of weights meets up
+ * to six of positions, so that less comes from the second-level cache. `inside`, all taps of a step
+ * along k follow each other, which read the same lines of positions. The last step of each tap has
+ * `tail` products, if that is not 0. */
 INLINE void tall_tile(const int mr, const int stream, int inside, int tail, ptrdiff_t taps,
                       ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
-                      const char *b, char *c, ptrdiff_t c_pitch, int accumulate, Meanwhile *m) {
-    const ptrdiff_t lines = m->lines, steps = (kc + 31) / 32, tile = MIN(kc, 32) * 32;
+                      const char *b, int nv, char *c, ptrdiff_t c_pitch, int accumulate,
+                      Meanwhile *m) {
+    const ptrdiff_t lines = m->lines, steps = (kc + 31) / 32, tile = MIN(kc, 32) * nv * 32;
     const ptrdiff_t rounds = inside ? steps : taps, turns = inside ? taps : steps;
     ptrdiff_t busy;
     Between between = share_out(m, rounds, turns, &busy);
@@ -157,10 +158,10 @@ INLINE void tall_tile(const int mr, const int stream, int inside, int tail, ptrd
             const char *row = a + offset[t] + 64 * k;                                              \
             const char *panel = b + (t * steps + k) * tile;                                        \
             if (mr <= 4 && tail && k + 1 == steps) {                                               \
-                AMX_LOAD_WEIGHTS(7, panel, 64);                                                    \
+                AMX_LOAD_WEIGHTS(7, panel, nv * 64);                                               \
                 EACH(TAIL, stores);                                                                \
             } else {                                                                               \
-                AMX_LOAD_WEIGHTS(6, panel, 64);                                                    \
+                AMX_LOAD_WEIGHTS(6, panel, nv * 64);                                               \
                 if (mr > 4) EACH(ONE_BY_ONE, stores);                                              \
                 else if (tail) EACH(BESIDE_TAIL, stores);                                          \
                 else EACH(TURNS, stores);                                                          \
@@ -228,8 +229,11 @@ static void run_amx(int parts, ptrdiff_t rows, int nv, int stream, int inside, i
                     Meanwhile *m) {
     const ptrdiff_t mr = (rows + 15) / 16;
 #define TALL_TILE(mr, stream)                                                                      \
-    tall_tile(mr, stream, inside, tail, taps, kc, a, a_pitch, offset, b, c, c_pitch, accumulate, m)
-    if (parts == 1 && nv == 1) {
+    tall_tile(mr, stream, inside, tail, taps, kc, a, a_pitch, offset, b + 64 * half, nv,           \
+              c + 64 * half, c_pitch, accumulate, m)
+    /* Panels of two tiles take whole lines of the weights; each of them passes by by itself. */
+    for (int half = 0; parts == 1 && (nv == 1 || mr > 2); half++) {
+        if (half == nv) return;
         if (mr == 6) TALL_TILE(6, 1);
         else if (mr == 5) TALL_TILE(5, 1);
         else if (mr == 4 && stream) TALL_TILE(4, 1);
@@ -237,7 +241,6 @@ static void run_amx(int parts, ptrdiff_t rows, int nv, int stream, int inside, i
         else if (mr == 3) TALL_TILE(3, 0);
         else if (mr == 2) TALL_TILE(2, 0);
         else TALL_TILE(1, 0);
-        return;
     }
     AMX_BY_PARTS(amx_tile, parts, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch,
                  accumulate, m);
