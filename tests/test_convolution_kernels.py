@@ -177,7 +177,7 @@ def test_weights_that_few_positions_meet(case, data_format, dtype):
 @pytest.mark.parametrize("extent", [6, 7, 9, 12, 13])
 @pytest.mark.parametrize(("inputs", "outputs"), [(80, 256), (112, 128), (200, 600), (40, 1100)])
 def test_panels_of_heavy_weights(inputs, outputs, extent, data_format, dtype):
-    """Where packing takes long, those of AMX are two tiles wide if weights lie so: the same bits."""
+    """Where packing takes long, those of AMX are two tiles wide if weights lie so."""
     case = layer(
         f"{inputs}-{outputs}-{extent}-3-1-1",
         transposed=True,
