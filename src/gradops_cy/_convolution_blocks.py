@@ -328,12 +328,25 @@ def _by_channels(found: Cut) -> Cut:
     heavy = able and found.weights_bytes > _workspace(choice)
     if not heavy or found.direct or whole.block == found.block:
         return found
-    most = len(whole.blocks)
-    if whole.chunk < choice.problem.output_channels:
-        most = min(2, most)
-    while _held_bytes(whole) > _workspace(choice) and whole.channel_splits < most:
-        whole = _split_channels(whole)
-    return whole if _held_bytes(whole) <= _workspace(choice) else found
+    fewest, least = prod(found.block), _moved_bytes(found)
+    while prod(whole.block) > fewest:
+        cut = whole
+        while _held_bytes(cut) > _workspace(choice) and cut.channel_splits < len(cut.blocks):
+            cut = _split_channels(cut)
+        moved = _moved_bytes(cut)
+        if _held_bytes(cut) <= _workspace(choice) and moved < least:
+            found, least = cut, moved
+        whole = _half_block(whole, next(a for a in (0, 1, 2) if whole.block[a] > 1))
+    return found
+
+
+def _moved_bytes(whole: Cut) -> int:
+    """Return the bytes of weights that blocks read, and of windows that are filled and read."""
+    choice = whole.choice
+    problem = choice.problem
+    fills = whole.channel_splits if whole.chunk < problem.output_channels else 1
+    window = prod(problem.diff_dst) * problem.output_channels * choice.factor_size
+    return whole.position_blocks * whole.weights_bytes + 2 * fills * window
 
 
 def _fits(found: Cut, block: Triple) -> bool:
