@@ -81,8 +81,12 @@ def cut(choice: Choice, num_threads: int) -> Cut:
         first = first.evened(2, first.block[2] - 1)
     while _touches_much(first) and first.block[2] > 4 * choice.lanes:
         first = _half_block(first, 2)
-    fitting = _cut_for_winograd(first) if choice.winograd else _grow(_fit_workspace(first))
-    return _split_for_threads(_by_channels(fitting), num_threads)
+    if choice.winograd:
+        return _split_for_threads(_by_channels(_cut_for_winograd(first)), num_threads)
+    found = _by_channels(_grow(_fit_workspace(first)))
+    if _may_cut_positions(choice):
+        found = min(found, _by_channels(_grow(_fit_workspace(first, True))), key=_moved_bytes)
+    return _split_for_threads(found, num_threads)
 
 
 def _workspace(choice: Choice, positions: int = BLOCK_POSITIONS) -> int:
@@ -263,17 +267,24 @@ def _spread_bytes(whole: Cut) -> int:
     return whole.ring_elements * whole.choice.size
 
 
-def _fit_workspace(found: Cut) -> Cut:
+def _may_cut_positions(choice: Choice) -> bool:
+    """Return whether blocks of positions might read heavy weights, instead of sums that are cut."""
+    apart = choice.tiled and choice.tiles.amx and choice.problem.pointwise and not choice.unfolds
+    return apart and not _has_light_weights(choice, AMX_MODERATE_WEIGHTS)
+
+
+def _fit_workspace(found: Cut, positions_first: bool = False) -> Cut:
     """Make tasks smaller until one fits its workspace.
 
     This may cut a sum, and must not depend on the batch: panels are left out.
     """
-    while found.workspace_bytes > _workspace(found.choice) and (smaller := _smaller(found)):
+    room = _workspace(found.choice)
+    while found.workspace_bytes > room and (smaller := _smaller(found, positions_first)):
         found = smaller
     return found
 
 
-def _smaller(whole: Cut) -> Cut | None:
+def _smaller(whole: Cut, positions_first: bool) -> Cut | None:
     """Cut groups, channels, rows or at last residue classes; return nothing if all are cut."""
     choice, width = whole.choice, whole.block[2]
     if not choice.along_rows and (fewer := _half_groups(whole)):
@@ -283,12 +294,10 @@ def _smaller(whole: Cut) -> Cut | None:
     if choice.unfolds and splittable and whole.weights_bytes > whole.workspace_bytes:
         return _split_channels(whole)
     # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
-    # results in scratch; but AMX multiplies so fast that heavy weights had best be read once where
-    # few positions are short pieces of rows, and less often where they are all of a position.
+    # results in scratch; but AMX multiplies so fast that heavy weights had best be read once.
     light = not choice.tiles.amx or _has_light_weights(choice, AMX_MODERATE_WEIGHTS)
-    shares = light or choice.layout.diff_src_channels_last
-    apart = choice.unfolds or (choice.problem.pointwise and shares)
-    if apart and width > (4 if light or choice.unfolds else 8) * DOT_ROWS:
+    apart = choice.unfolds or (choice.problem.pointwise and light)
+    if (apart and width > 4 * DOT_ROWS) or (positions_first and width > 8 * DOT_ROWS):
         return whole.evened(2, up(width // 2, DOT_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
         return replace(whole, chunk=up(whole.chunk // 2, DOT_K))
@@ -341,12 +350,18 @@ def _by_channels(found: Cut) -> Cut:
 
 
 def _moved_bytes(whole: Cut) -> int:
-    """Return the bytes of weights that blocks read, and of windows that are filled and read."""
+    """Return the bytes of weights that blocks read, of windows and of parts of sums.
+
+    Windows are filled and read; parts of sums, which tiles load and store, take a quarter of that.
+    """
     choice = whole.choice
     problem = choice.problem
-    fills = whole.channel_splits if whole.chunk < problem.output_channels else 1
+    parts = -(-problem.output_channels // whole.chunk)
+    fills = whole.channel_splits if parts > 1 else 1
     window = prod(problem.diff_dst) * problem.output_channels * choice.factor_size
-    return whole.position_blocks * whole.weights_bytes + 2 * fills * window
+    sums = prod(problem.diff_src) * problem.input_channels * choice.size
+    moved = whole.position_blocks * whole.weights_bytes + 2 * fills * window
+    return moved + (parts - 1) * sums // 2
 
 
 def _fits(found: Cut, block: Triple) -> bool:
