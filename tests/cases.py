@@ -341,6 +341,8 @@ LAYERS = {
     "groups of 8 channels, 3-D": replace(volume(8, 4, (4, 5, 14)), groups=3),
     "taps beside each other": layer("40-8-30-3-1-1", batch=2),
     "taps beside each other, 7x7": layer("16-4-21-7-1-3"),
+    "taps beside each other, more than a tile": layer("40-8-33-5-1-2"),
+    "deconv, taps beside each other in steps": layer("72-6-39-7-3-2", transposed=True, batch=2),
     "deconv, taps beside each other": layer("24-6-20-5-1-2", transposed=True, groups=3),
     "resnext of 16 channels": layer("16-16-28-3-1-1", groups=6),
     "regnet": layer("16-40-28-3-1-1", groups=3),

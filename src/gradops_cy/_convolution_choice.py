@@ -131,7 +131,7 @@ class Choice:
         """Products of a DOT tile."""
         outputs = self.problem.output_channels
         if self.beside > 1:
-            return self.beside * outputs
+            return min(self.beside * outputs, DOT_K if self.tiles.amx else self.beside * outputs)
         if self._in_place:
             return min(outputs // self.abreast, DOT_K)
         plain = self.kernel == DOT and self.parts == 1
@@ -140,7 +140,8 @@ class Choice:
     @property
     def tail(self) -> int:
         """Products of the last step along k of a DOT tile, or 0 for as many."""
-        return self.beside * self.problem.output_channels % self.depth if self._in_place else 0
+        ends = self._in_place or self.beside > 1
+        return self.beside * self.problem.output_channels % self.depth if ends else 0
 
     @property
     def _in_place(self) -> bool:
@@ -183,7 +184,7 @@ class Choice:
     @property
     def unit(self) -> int:
         """Channels that an entry of a DOT window has a multiple of."""
-        return self.depth // self.beside
+        return self.problem.output_channels if self.beside > 1 else self.depth
 
     @property
     def exact_halo(self) -> bool:

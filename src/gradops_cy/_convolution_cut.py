@@ -278,7 +278,7 @@ class Cut:
         if choice.kernel not in (ROWS, DOT) or choice.winograd or choice.problem.groups == 1:
             return False
         light = choice.problem.groups * self.weights_bytes <= LIGHT_PANELS
-        return choice.layout.channels_last and light and not (choice.dot and choice.tiles.amx)
+        return choice.layout.channels_last and light
 
     @property
     def touched_bytes(self) -> int:

@@ -32,7 +32,8 @@ PADDING_OF_RUNS = 3
 # Channels of diff_src up to which a window whose last AMX tiles have zeros would not pay.
 TAIL_CHANNELS = 192
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
-BESIDE = 64
+# And for AMX, whose tiles are at least half as deep as they can be.
+BESIDE, FEW_OF_A_TILE = 64, 12
 
 KERNELS: Any = _isa.kernels("convolution")
 
@@ -194,13 +195,17 @@ def blocks_in_place(problem: ConvProblem, layout: Layout, fold: tuple[int, int])
 def taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
     """Return how many taps make one of a DOT tile's depth: those of a row, or 1.
 
-    Where entries of the window that follow each other are no deeper than a tile. A stride steps
-    through rows of diff_dst as they are; groups may lie in place, where they are no row.
+    Where entries of the window that follow each other are no deeper than a tile, or would leave
+    much of it to zeros one by one. A stride steps through rows of diff_dst as they are; groups may
+    lie in place, where they are no row.
     """
     outputs, width = problem.output_channels, problem.kernel[2]
     steps = problem.transposed and problem.groups == 1
     follow = problem.dilations[2] == 1 and (steps or problem.strides[2] == 1)
-    fits = outputs % 2 == 0 and (width * outputs <= DOT_K if tiles.amx else outputs <= BESIDE)
+    fits = outputs <= BESIDE
+    if tiles.amx:
+        fits = width * outputs <= DOT_K or outputs <= FEW_OF_A_TILE
+    fits = fits and outputs % 2 == 0
     return width if parts == 1 and follow and fits else 1
 
 

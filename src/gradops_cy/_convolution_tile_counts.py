@@ -59,14 +59,15 @@ def _reads_in_place(work: Work, beside: int) -> bool:
 def _products(work: Work, rows: float, taps: float, depth: int, classes: int) -> Counts:
     """Count the products of so many rows of tiles, `depth` deep for each tap."""
     vectors = -(-work.inputs // DOT_COLUMNS)
+    # Two tiles of channels meet those of positions, unless these end with a part of one.
+    together = 1 if depth > DOT_K and depth % DOT_K else 2
     return {
         "call": 1,
         "rows of weights": work.weights_rows,
         "weights first": 0 if work.last else work.weights,
         "weights from memory": work.weights_beyond,
         "products": rows * vectors * taps * depth / 2,
-        # Two tiles of channels meet those of positions.
-        "loads": rows * -(-vectors // 2) * taps * -(-depth // DOT_K),
+        "loads": rows * -(-vectors // together) * taps * -(-depth // DOT_K),
         "rows": work.rows * classes,
         "blocks": work.blocks,
         "results last" if work.last else "results first": work.positions * vectors * classes,

@@ -124,7 +124,7 @@ INLINE void tall_tile(const int mr, const int stream, int inside, int tail, ptrd
                       ptrdiff_t kc, const char *a, ptrdiff_t a_pitch, const ptrdiff_t *offset,
                       const char *b, int nv, char *c, ptrdiff_t c_pitch, int accumulate,
                       Meanwhile *m) {
-    const ptrdiff_t lines = m->lines, steps = (kc + 31) / 32, tile = MIN(kc, 32) * nv * 32;
+    const ptrdiff_t lines = m->lines, steps = (kc + 31) / 32;
     const ptrdiff_t rounds = inside ? steps : taps, turns = inside ? taps : steps;
     ptrdiff_t busy;
     Between between = share_out(m, rounds, turns, &busy);
@@ -156,7 +156,7 @@ INLINE void tall_tile(const int mr, const int stream, int inside, int tail, ptrd
         for (ptrdiff_t inner = 0; inner < turns; inner++) {                                        \
             const ptrdiff_t t = inside ? inner : outer, k = inside ? outer : inner;                \
             const char *row = a + offset[t] + 64 * k;                                              \
-            const char *panel = b + (t * steps + k) * tile;                                        \
+            const char *panel = b + (t * kc + 32 * k) * nv * 32;                                   \
             if (mr <= 4 && tail && k + 1 == steps) {                                               \
                 AMX_LOAD_WEIGHTS(7, panel, nv * 64);                                               \
                 EACH(TAIL, stores);                                                                \

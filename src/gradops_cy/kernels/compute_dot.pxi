@@ -299,7 +299,7 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                 positions, pitch = spot.below, step[1]
                 if not work.b.direct:
                     sums_pitch *= unit
-                amx_begin(<int> spot.below, depth, 0)
+                amx_begin(<int> spot.below, depth, work.b.tail)
             spot_source = source + jd * step[0] + spot.row * step[1] + at * step[2]
             trim_taps(work, task, residue, jd, spot.row, max(1, spot.below), &low, &high)
             if asks:
@@ -347,5 +347,5 @@ cdef void compute_tiles(const Work *work, const Task *task, Py_ssize_t group, Py
                     # the first-level cache.
                     buffer = 0 if m.between else 1 - buffer
         if cover.columns:
-            amx_begin(DOT_ROWS, depth, 0)
+            amx_begin(DOT_ROWS, depth, work.b.tail)
     store_waiting(m)
