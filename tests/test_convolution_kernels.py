@@ -14,7 +14,7 @@ from tests.cases import POINTWISE, conv_case, every_dtype, layer, sequence, volu
 from tests.forced import NAMES
 from tests.test_convolution_plans import plan_of
 from tests.test_threads import same_bits
-from tests.views import VIEWS
+from tests.views import VIEWS, WRITEABLE
 
 SOME = ("rows", "columns", "grouped", "scatter", "dot", "pairs", "unfold")
 every_kernel = pytest.mark.parametrize("kernel", [NAMES.index(name) for name in SOME], ids=SOME)
@@ -140,6 +140,42 @@ def test_results_that_outgrow_what_is_read(monkeypatch, amd, outputs, streams):
     changes = {"diff_src_channels": 192, "diff_dst_channels": outputs}
     problem = POINTWISE._replace(diff_src=(1, 112, 112), diff_dst=(1, 112, 112), **changes)
     assert blocks.cut(forced.choice_of(problem), 1).streams == streams
+
+
+SHORT_SUMS = {
+    "one channel": layer("64-1-20-1-1-0", batch=2),
+    "whole lines": layer("128-5-9-3-1-1"),
+    "parts of lines": layer("80-3-14-1-1-0"),
+    "groups": layer("32-2-17-1-1-0", groups=4),
+    "narrow": layer("7-2-12-3-1-1"),
+    "strides": layer("48-4-11-3-2-1", extra=(1, 1)),
+    "strides beyond the kernel": layer("33-2-9-2-3-0"),
+    "transposed": layer("40-4-13-4-2-1", transposed=True),
+    "a volume": volume(100, 2, (3, 5, 6)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("case", SHORT_SUMS.values(), ids=SHORT_SUMS)
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.usefixtures("only")
+def test_short_sums_of_halves(monkeypatch, case, dtype):
+    """Rounded tile by tile, past the caches or not, and by way of scratch: the same bits."""
+    case = replace(case, dtype=dtype)
+    arrays = case.formatted(*case.arrays())
+    for view in WRITEABLE:
+        case.check(view=view, out_view=view)
+        case.check(out_view=view, accumulate=True)
+    before = case.call(*arrays, num_threads=2)
+    for value in (np.inf, np.nan):
+        forced.assert_value_reaches_what_it_touches(case, value)
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: True)
+    plans.plan_for.cache_clear()
+    case.check()
+    assert same_bits(case.call(*arrays), before)
+    monkeypatch.setattr(kernels, "SHORT_SUM", 0)
+    plans.plan_for.cache_clear()
+    assert same_bits(case.call(*arrays), before)
 
 
 FEW = {

@@ -48,6 +48,7 @@ from gradops_cy._convolution_kernels import (
     pairs_channels,
     reads_in_place,
     reads_positions_in_place,
+    rounds_rows,
     taps_beside,
     tiles_of,
     writes_whole_rows,
@@ -336,7 +337,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         rows = kernel == ROWS and not winograd
         in_place = rows or (kernel == SCATTER and not parts)
         windowed = not (in_place and reads)
-        direct = rows and writes
+        direct = rows and (writes or rounds_rows(problem, layout, tiles))
     if kernel == SCATTER and along_rows:
         windowed = not (plain or parts)
     elif kernel == SCATTER and parts and not tiles.amx:

@@ -28,6 +28,7 @@ from gradops_cy._convolution_kernels import (
     paired,
     reads_in_place,
     reads_positions_in_place,
+    rounds_rows,
     sums_runs,
     taps_beside,
     writes_whole_rows,
@@ -51,6 +52,8 @@ _TILE_OF_PAIRS = 12
 _SUMS = 8
 # Time of GROUPED's products of one vector beside others', where halves come one after the other.
 _PRODUCTS_OF_A_VECTOR = 1.2
+# Time to store halves of sums that never leave the first-level cache, beside others'.
+_ROUNDED = 0.6
 
 Counts = dict[str, float]
 
@@ -172,6 +175,8 @@ def _rows(work: Work) -> Counts:
     if work.last:
         results = "in place" if problem.plain else "last"
     counts[f"results {results}"] = vectors * work.classes
+    if rounds_rows(problem, work.layout, work.tiles):
+        counts["results last"] *= _ROUNDED
     if not work.last:
         if not writes_whole_rows(problem, work.layout):
             squares = work.rows * work.vectors * -(-work.counts[2] // _SQUARE)

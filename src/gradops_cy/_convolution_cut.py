@@ -140,7 +140,8 @@ class Cut:
     def direct(self) -> bool:
         """Whether diff_src is written without scratch: sums are whole, nothing between the rows."""
         choice = self.choice
-        partial = choice.tiled and self.chunk < choice.problem.output_channels
+        adds_up = choice.tiled or not choice.problem.plain
+        partial = adds_up and self.chunk < choice.problem.output_channels
         joined = choice.kernel == COLUMNS and self.flatten
         return choice.direct and not partial and not joined
 

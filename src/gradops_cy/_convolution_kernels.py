@@ -34,6 +34,8 @@ TAIL_CHANNELS = 192
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
 # And for AMX, whose tiles are at least half as deep as they can be.
 BESIDE, FEW_OF_A_TILE = 64, 12
+# Products of a sum up to which ROWS rounds halves at once.
+SHORT_SUM = 64
 
 KERNELS: Any = _isa.kernels("convolution")
 
@@ -221,6 +223,17 @@ def reads_positions_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles)
     """
     in_place = problem.plain and layout.diff_dst_channels_last
     return in_place and (not _has_short_taps(problem, tiles) or lie_in_runs(problem, layout))
+
+
+def rounds_rows(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
+    """Whether ROWS rounds a tile's sums before they leave the first-level cache.
+
+    Short sums of halves would else take as long to go through scratch. Tiles of shorter vectors
+    have less than a line of each position.
+    """
+    short = prod(problem.kernel) * problem.output_channels <= SHORT_SUM
+    halves = tiles.lanes * 4 == LINE and not problem.plain
+    return short and halves and layout.diff_src_channels_last and not layout.accumulate
 
 
 def sums_runs(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:

@@ -93,9 +93,14 @@ def _rows_need(cut: Cut) -> _Need:
     pitch, merge, windowed = cut.result_pitch, cut.merge, cut.choice.windowed
     if cut.choice.winograd:
         return _winograd_need(cut)
+    results = cut.result_positions * pitch
+    if cut.direct:
+        # Those of a tile, to be rounded.
+        vectors = max(rows * nv for nv, rows in cut.choice.tiles.shapes.items())
+        results = 0 if cut.choice.problem.plain else vectors * cut.choice.lanes
     return _Need(
         window=_window(cut) * cut.chunk if windowed else 0,
-        results=0 if cut.direct else cut.result_positions * pitch,
+        results=results,
         pointers=prod(cut.block) * (2 + cut.choice.work.most // merge),
         channels=cut.chunk,
         sums=pitch,

@@ -135,6 +135,7 @@ cdef struct Rows:
     Py_ssize_t positions
     Py_ssize_t row_shift            # in elements, what to read of a row begins
     char **result                   # [position]
+    char **sums                     # of a tile that are to be rounded on their way there; or NULL
     Py_ssize_t result_shift
     Py_ssize_t nv                   # vectors of channels
     int last                        # channels of the last one that are written
@@ -153,7 +154,7 @@ cdef inline void run_taps(const Work *work, const Rows *r, Py_ssize_t position, 
              r.row + first * r.positions + position, r.positions, r.row_shift,
              positions if asks else 0,
              r.weights + first * r.kc * r.nv * work.lanes * work.size,
-             r.result + position, r.result_shift, r.last, how)
+             r.sums if r.sums else r.result + position, 0 if r.sums else r.result_shift, r.last, how)
 
 
 cdef void run_position(const Work *work, const Rows *r, Py_ssize_t position) noexcept nogil:
@@ -244,22 +245,29 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
     cdef Rows r
     cdef Region region
     cdef Py_ssize_t i, tile, tiles, position, next, begin, length, limit
-    cdef Py_ssize_t origin, ldb, lines
+    cdef Py_ssize_t origin, ldb, lines, channels
     cdef const Py_ssize_t *block
     cdef const char *ahead
+    cdef char *sums[MR_MAX]
     r.taps, r.kc = residue[4] - residue[3], chunk * work.b.merge
     r.positions = count[0] * count[1] * count[2]
     r.outside, r.more = s.zeros, more
     r.begins = STREAM if work.streams and chunk == work.b.output_channels else BEGIN
+    r.sums = NULL
+    if work.b.direct and element_size(work.b.dtype) < work.size:
+        r.begins, r.sums = BEGIN, sums
     point_all(work, task, group, first, chunk, block_begin, residue, count, c, s, &r)
     origin = r.result_shift - work.block[4 * task.block_begin]
     for i in range(block_begin, block_end):
         block = work.block + 4 * i
-        r.nv, r.last = block[2], <int> work.lanes
-        if work.b.direct:
+        channels, r.nv, r.last = block[1], block[2], <int> work.lanes
+        ldb = r.nv * work.lanes
+        if r.sums:
+            for tile in range(MR_MAX):
+                sums[tile] = s.result + tile * ldb * work.size
+        elif work.b.direct:
             r.last = <int> (block[1] - (block[2] - 1) * work.lanes)
         r.asks = i == block_begin and asks_ahead(work, chunk)
-        ldb = r.nv * work.lanes
         r.result_shift = origin + block[0]
         r.weights = panel_of(work, group, block, first, ldb, s)
         r.weights += work.size * residue[3] * r.kc * ldb
@@ -285,6 +293,9 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
                     run_position(work, &r, position)
                 else:
                     run_inside(work, &r, position, next - position)
+                if r.sums:
+                    store_tile(work.b.dtype, <float *> s.result, ldb, r.result + position,
+                               r.result_shift, next - position, channels, work.streams)
                 position = next
             if not next_region(work, task, residue, count, &region):
                 break

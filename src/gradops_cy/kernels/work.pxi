@@ -18,6 +18,8 @@ cdef extern from "rows.h" nogil:
                    Py_ssize_t dst_stride, Py_ssize_t n, int accumulate) noexcept
     void store_rows(int dtype, const void *src, Py_ssize_t src_pitch, char *dst,
                     Py_ssize_t dst_pitch, Py_ssize_t rows, Py_ssize_t n, int accumulate) noexcept
+    void store_tile(int dtype, const float *sums, Py_ssize_t pitch, char **place, Py_ssize_t shift,
+                    Py_ssize_t rows, Py_ssize_t n, int streams) noexcept
 
 cdef extern from "prefetch.h" nogil:
     void fetch_to_write(char *p, Py_ssize_t stride, Py_ssize_t begin, Py_ssize_t end,
@@ -36,6 +38,8 @@ cdef extern from "tile.h" nogil:
     int VECTOR_BYTES
     int ROWS_NV
     int NV_MAX
+    enum:
+        MR_MAX
     int tile_rows(int nv) noexcept
     void run_rows(int f64, int mr, int nv, Py_ssize_t taps, Py_ssize_t kc, const void *a,
                   Py_ssize_t a_pitch, Py_ssize_t a_shift, Py_ssize_t ahead, const void *b, void *c,
