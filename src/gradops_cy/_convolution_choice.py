@@ -132,7 +132,8 @@ class Choice:
         """Products of a DOT tile."""
         outputs = self.problem.output_channels
         if self.beside > 1:
-            return min(self.beside * outputs, DOT_K if self.tiles.amx else self.beside * outputs)
+            run = self.beside * outputs
+            return min(run, DOT_K) if self.tiles.amx else run
         if self._in_place:
             return min(outputs // self.abreast, DOT_K)
         plain = self.kernel == DOT and self.parts == 1

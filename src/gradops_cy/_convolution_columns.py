@@ -95,7 +95,7 @@ def dot_tile(choice: Choice, flatten: bool, width: int) -> DotTile:
     """Choose the tile of DOT: two by two, or one of channels by four or six of positions.
 
     One of channels halves what is loaded of the weights, and doubles the loads of positions, which
-    gains where many taps find them in the first-level cache.
+    gains where many taps find them in the first-level cache. Two such may share a panel.
     """
     problem = choice.problem
     if not choice.tiles.amx:

@@ -32,7 +32,7 @@ PADDING_OF_RUNS = 3
 # Channels of diff_src up to which a window whose last AMX tiles have zeros would not pay.
 TAIL_CHANNELS = 192
 # Channels up to which taps of a row are one run of products for vectors; more are cut in chunks.
-# And for AMX, whose tiles are at least half as deep as they can be.
+# And for AMX, whose tiles a tap of more channels fills well enough by itself.
 BESIDE, FEW_OF_A_TILE = 64, 12
 # Products of a sum up to which ROWS rounds halves at once.
 SHORT_SUM = 64
