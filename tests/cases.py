@@ -342,6 +342,8 @@ LAYERS = {
     "taps beside each other": layer("40-8-30-3-1-1", batch=2),
     "taps beside each other, 7x7": layer("16-4-21-7-1-3"),
     "taps beside each other, more than a tile": layer("40-8-33-5-1-2"),
+    "taps of odd channels beside each other": layer("40-7-33-5-1-2", batch=2),
+    "deconv, taps of three channels": layer("24-3-20-4-2-1", transposed=True),
     "deconv, taps beside each other in steps": layer("72-6-39-7-3-2", transposed=True, batch=2),
     "deconv, taps beside each other": layer("24-6-20-5-1-2", transposed=True, groups=3),
     "resnext of 16 channels": layer("16-16-28-3-1-1", groups=6),

@@ -132,7 +132,7 @@ class Choice:
         """Products of a DOT tile."""
         outputs = self.problem.output_channels
         if self.beside > 1:
-            run = self.beside * outputs
+            run = self.beside * up(outputs, 2)
             return min(run, DOT_K) if self.tiles.amx else run
         if self._in_place:
             return min(outputs // self.abreast, DOT_K)
@@ -143,7 +143,7 @@ class Choice:
     def tail(self) -> int:
         """Products of the last step along k of a DOT tile, or 0 for as many."""
         ends = self._in_place or self.beside > 1
-        return self.beside * self.problem.output_channels % self.depth if ends else 0
+        return self.beside * up(self.problem.output_channels, 2) % self.depth if ends else 0
 
     @property
     def _in_place(self) -> bool:
@@ -186,7 +186,7 @@ class Choice:
     @property
     def unit(self) -> int:
         """Channels that an entry of a DOT window has a multiple of."""
-        return self.problem.output_channels if self.beside > 1 else self.depth
+        return up(self.problem.output_channels, 2) if self.beside > 1 else self.depth
 
     @property
     def exact_halo(self) -> bool:

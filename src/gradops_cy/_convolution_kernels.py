@@ -16,6 +16,7 @@ from gradops_cy import (
 )
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._processor import ZEN4
+from gradops_cy._rounding import up
 
 # DOT multiplies pairs of bfloat16. UNFOLD and FOLD are DOT on other problems.
 ROWS, COLUMNS, GROUPED, DOT, DEPTHWISE, SCATTER, PAIRS, UNFOLD, FOLD = range(9)
@@ -198,16 +199,16 @@ def taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
     """Return how many taps make one of a DOT tile's depth: those of a row, or 1.
 
     Where entries of the window that follow each other are no deeper than a tile, or would leave
-    much of it to zeros one by one. A stride steps through rows of diff_dst as they are; groups may
-    lie in place, where they are no row.
+    much of it to zeros one by one. AMX tiles have a zero after an odd number of channels. A stride
+    steps through rows of diff_dst as they are; groups may lie in place, where they are no row.
     """
     outputs, width = problem.output_channels, problem.kernel[2]
     steps = problem.transposed and problem.groups == 1
     follow = problem.dilations[2] == 1 and (steps or problem.strides[2] == 1)
-    fits = outputs <= BESIDE
+    fits = outputs <= BESIDE and outputs % 2 == 0
     if tiles.amx:
-        fits = width * outputs <= DOT_K or outputs <= FEW_OF_A_TILE
-    fits = fits and outputs % 2 == 0
+        entry = up(outputs, 2)
+        fits = outputs > 1 and (width * entry <= DOT_K or entry <= FEW_OF_A_TILE)
     return width if parts == 1 and follow and fits else 1
 
 

@@ -29,8 +29,10 @@ from gradops_cy._rounding import up
 def _dot(work: Work) -> Counts:
     beside = taps_beside(work.problem, work.parts, work.tiles)
     in_place = _reads_in_place(work, beside)
-    depth = work.outputs * beside
-    if beside == 1 and not in_place:
+    depth = work.outputs
+    if beside > 1:
+        depth = beside * up(depth, 2)
+    elif not in_place:
         depth = up(depth, work.tiles.depth(depth))
     in_order = beside > 1 and work.sorts
     # Rows that run into each other have the taps of all of them.
@@ -59,8 +61,10 @@ def _reads_in_place(work: Work, beside: int) -> bool:
 def _products(work: Work, rows: float, taps: float, depth: int, classes: int) -> Counts:
     """Count the products of so many rows of tiles, `depth` deep for each tap."""
     vectors = -(-work.inputs // DOT_COLUMNS)
-    # Two tiles of channels meet those of positions, unless these end with a part of one.
+    # Two tiles of channels meet those of positions, unless these end with a part of one, which
+    # takes as long as a whole one.
     together = 1 if depth > DOT_K and depth % DOT_K else 2
+    depth = depth if depth < DOT_K else up(depth, DOT_K)
     return {
         "call": 1,
         "rows of weights": work.weights_rows,
