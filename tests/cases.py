@@ -200,6 +200,14 @@ class ConvCase:
         assert result.shape == self.shape
         assert_close(self.ncx(result), exact, magnitude)
 
+    def check_views(self):
+        """Compute from and into arrays of all strides, and add to such."""
+        for view in VIEWS:
+            self.check(view=view)
+        for out_view in WRITEABLE:
+            self.check(out_view=out_view)
+            self.check(out_view=out_view, accumulate=True)
+
 
 @lru_cache(maxsize=32)
 def _exact(case, large):

@@ -7,7 +7,6 @@ import pytest
 from tests.cases import every_dtype, every_format, layer, sequence
 from tests.test_convolution_plans import check_call, plan_of
 from tests.test_threads import same_bits
-from tests.views import VIEWS, WRITEABLE
 
 IMAGES = {
     "linear": layer("40-66-1-1-1-0", batch=37),
@@ -35,11 +34,7 @@ def case_of(name, dtype, data_format):
 def test_values(data_format, dtype, name):
     """The right ones for all strides, results and plans."""
     case = case_of(name, dtype, data_format)
-    for view in VIEWS:
-        case.check(view=view)
-    for out_view in WRITEABLE:
-        case.check(out_view=out_view)
-        case.check(out_view=out_view, accumulate=True)
+    case.check_views()
     dy, weights = case.formatted(*case.arrays())
     check_call(case, plan_of(case, weights), dy, weights)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.cases import every_dtype, every_format, layer, sequence, volume
 from tests.test_convolution_plans import check_call, plan_of
 from tests.test_threads import same_bits
-from tests.views import VIEWS, WRITEABLE
+from tests.views import VIEWS
 
 SPREAD = {
     "of an image": layer("12-40-1-5-1-0"),
@@ -33,11 +33,7 @@ def test_positions_are_channels(case, data_format, dtype):
     """The right values for all strides, results and plans."""
     order = "XIO" if data_format == "NXC" else "OIX"
     case = replace(case, data_format=data_format, dtype=dtype, weights_format=order)
-    for view in VIEWS:
-        case.check(view=view)
-    for out_view in WRITEABLE:
-        case.check(out_view=out_view)
-        case.check(out_view=out_view, accumulate=True)
+    case.check_views()
     dy, weights = case.formatted(*case.arrays())
     plan = plan_of(case, weights)
     check_call(case, plan, dy, weights)
