@@ -84,7 +84,7 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     if choice.winograd:
         return _split_for_threads(_by_channels(_cut_for_winograd(first)), num_threads)
     found = _by_channels(_grow(_fit_workspace(first)))
-    if _may_cut_positions(choice):
+    if _may_cut_positions(first):
         found = min(found, _by_channels(_grow(_fit_workspace(first, True))), key=_moved_bytes)
     return _split_for_threads(found, num_threads)
 
@@ -108,6 +108,11 @@ def _has_light_weights(choice: Choice, most: int) -> bool:
     problem = choice.problem
     weights = problem.output_channels * problem.input_channels * choice.factor_size
     return problem.pointwise and not choice.unfolds and weights <= most
+
+
+def _reads_weights_again(choice: Choice) -> bool:
+    """Return whether blocks had rather read all weights than have their sums cut."""
+    return not choice.tiles.amx or _has_light_weights(choice, AMX_MODERATE_WEIGHTS)
 
 
 def _panel_chunk(choice: Choice) -> int:
@@ -267,10 +272,12 @@ def _spread_bytes(whole: Cut) -> int:
     return whole.ring_elements * whole.choice.size
 
 
-def _may_cut_positions(choice: Choice) -> bool:
+def _may_cut_positions(first: Cut) -> bool:
     """Return whether blocks of positions might read heavy weights, instead of sums that are cut."""
-    apart = choice.tiled and choice.tiles.amx and choice.problem.pointwise and not choice.unfolds
-    return apart and not _has_light_weights(choice, AMX_MODERATE_WEIGHTS)
+    choice = first.choice
+    apart = choice.tiled and choice.problem.pointwise and not choice.unfolds
+    heavy = apart and not _reads_weights_again(choice)
+    return heavy and first.workspace_bytes > _workspace(choice)
 
 
 def _fit_workspace(found: Cut, positions_first: bool = False) -> Cut:
@@ -295,8 +302,7 @@ def _smaller(whole: Cut, positions_first: bool) -> Cut | None:
         return _split_channels(whole)
     # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
     # results in scratch; but AMX multiplies so fast that heavy weights had best be read once.
-    light = not choice.tiles.amx or _has_light_weights(choice, AMX_MODERATE_WEIGHTS)
-    apart = choice.unfolds or (choice.problem.pointwise and light)
+    apart = choice.unfolds or (choice.problem.pointwise and _reads_weights_again(choice))
     if (apart and width > 4 * DOT_ROWS) or (positions_first and width > 8 * DOT_ROWS):
         return whole.evened(2, up(width // 2, DOT_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
@@ -334,16 +340,17 @@ def _by_channels(found: Cut) -> Cut:
     choice = found.choice
     whole = found.reblocked(choice.counts)
     able = choice.tiled or (choice.kernel == ROWS and whole.packs_in_tasks)
-    heavy = able and found.weights_bytes > _workspace(choice)
+    room = _workspace(choice)
+    heavy = able and found.weights_bytes > room
     if not heavy or found.direct or whole.block == found.block:
         return found
     fewest, least = prod(found.block), _moved_bytes(found)
     while prod(whole.block) > fewest:
         cut = whole
-        while _held_bytes(cut) > _workspace(choice) and cut.channel_splits < len(cut.blocks):
+        while _held_bytes(cut) > room and cut.channel_splits < len(cut.blocks):
             cut = _split_channels(cut)
         moved = _moved_bytes(cut)
-        if _held_bytes(cut) <= _workspace(choice) and moved < least:
+        if _held_bytes(cut) <= room and moved < least:
             found, least = cut, moved
         whole = _half_block(whole, next(a for a in (0, 1, 2) if whole.block[a] > 1))
     return found

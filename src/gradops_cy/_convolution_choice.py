@@ -42,6 +42,7 @@ from gradops_cy._convolution_kernels import (
     goes_along_rows,
     groups_abreast,
     groups_on_diagonal,
+    joins_images,
     lanes_of_a_group,
     lie_in_runs,
     paired,
@@ -132,8 +133,7 @@ class Choice:
         """Products of a DOT tile."""
         outputs = self.problem.output_channels
         if self.beside > 1:
-            run = self.beside * up(outputs, 2)
-            return min(run, DOT_K) if self.tiles.amx else run
+            return min(self._run, DOT_K) if self.tiles.amx else self._run
         if self._in_place:
             return min(outputs // self.abreast, DOT_K)
         plain = self.kernel == DOT and self.parts == 1
@@ -142,8 +142,12 @@ class Choice:
     @property
     def tail(self) -> int:
         """Products of the last step along k of a DOT tile, or 0 for as many."""
-        ends = self._in_place or self.beside > 1
-        return self.beside * up(self.problem.output_channels, 2) % self.depth if ends else 0
+        return self._run % self.depth if self._in_place or self.beside > 1 else 0
+
+    @property
+    def _run(self) -> int:
+        """Products of the taps that are beside each other."""
+        return self.beside * up(self.problem.output_channels, 2)
 
     @property
     def _in_place(self) -> bool:
@@ -186,7 +190,7 @@ class Choice:
     @property
     def unit(self) -> int:
         """Channels that an entry of a DOT window has a multiple of."""
-        return up(self.problem.output_channels, 2) if self.beside > 1 else self.depth
+        return self._run // self.beside if self.beside > 1 else self.depth
 
     @property
     def exact_halo(self) -> bool:
@@ -300,7 +304,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     """Choose the kernel and decide what it reads and writes without scratch."""
     tiles = tiles_of(given.dtype == 3)
     kernel = choose_kernel(given, layout, tiles, assumed, parts)
-    if kernel == DOT and tiles.amx and layout.joins_images and given.has_short_images:
+    if kernel == DOT and tiles.amx and joins_images(given, layout):
         # The sum of a position is the same in any row of a tile.
         given = given.of_all_images()
     problem, abreast, diagonal, beside, unfolds = given, 1, 1, 1, kernel == UNFOLD

@@ -205,11 +205,17 @@ def taps_beside(problem: ConvProblem, parts: int, tiles: Tiles) -> int:
     outputs, width = problem.output_channels, problem.kernel[2]
     steps = problem.transposed and problem.groups == 1
     follow = problem.dilations[2] == 1 and (steps or problem.strides[2] == 1)
-    fits = outputs <= BESIDE and outputs % 2 == 0
     if tiles.amx:
         entry = up(outputs, 2)
         fits = outputs > 1 and (width * entry <= DOT_K or entry <= FEW_OF_A_TILE)
+    else:
+        fits = outputs % 2 == 0 and outputs <= BESIDE
     return width if parts == 1 and follow and fits else 1
+
+
+def joins_images(problem: ConvProblem, layout: Layout) -> bool:
+    """Whether AMX tiles of DOT take the positions of all images for one row."""
+    return layout.joins_images and problem.has_short_images
 
 
 def writes_whole_rows(problem: ConvProblem, layout: Layout) -> bool:

@@ -117,9 +117,8 @@ class Plan:
         parts = dot_parts(problem, assumed, layout.accumulate)
         self.choice = choose(joined, layout, assumed, parts)
         self._of_all_images = self.choice.given != joined
-        self._joins = layout.joins if joined != problem else 0
-        if self._of_all_images:
-            self._joins = 2
+        joins = layout.joins if joined != problem else 0
+        self._joins = 2 if self._of_all_images else joins
         self.cut = _convolution_blocks.cut(self.choice, num_threads)
         work = problem.flop + ELEMENT_FLOP * problem.elements
         shares = len(self.cut.blocks) if self.cut.shares_product else self.cut.tasks

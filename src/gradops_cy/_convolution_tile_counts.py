@@ -20,6 +20,7 @@ from gradops_cy._convolution_kernels import (
     TAIL_CHANNELS,
     UNFOLD,
     block_of_pixels,
+    joins_images,
     lie_in_runs,
     taps_beside,
 )
@@ -39,7 +40,7 @@ def _dot(work: Work) -> Counts:
     apart, joined = work.units_of_row(DOT_ROWS)
     inside = work.inside_rows if in_order or apart <= joined else 1.0
     rows = work.rows * (apart if in_order else min(apart, joined))
-    if work.layout.joins_images and work.problem.has_short_images:
+    if joins_images(work.problem, work.layout):
         rows = work.positions / DOT_ROWS
     moved = {"read": float(work.problem.diff_dst_channels * prod(work.dst))}
     return _products(work, rows, work.taps / beside * inside, depth, work.classes) | (
@@ -63,8 +64,9 @@ def _products(work: Work, rows: float, taps: float, depth: int, classes: int) ->
     vectors = -(-work.inputs // DOT_COLUMNS)
     # Two tiles of channels meet those of positions, unless these end with a part of one, which
     # takes as long as a whole one.
-    together = 1 if depth > DOT_K and depth % DOT_K else 2
-    depth = depth if depth < DOT_K else up(depth, DOT_K)
+    together = 2
+    if depth > DOT_K and depth % DOT_K:
+        together, depth = 1, up(depth, DOT_K)
     return {
         "call": 1,
         "rows of weights": work.weights_rows,

@@ -231,16 +231,18 @@ static void run_amx(int parts, ptrdiff_t rows, int nv, int stream, int inside, i
 #define TALL_TILE(mr, stream)                                                                      \
     tall_tile(mr, stream, inside, tail, taps, kc, a, a_pitch, offset, b + 64 * half, nv,           \
               c + 64 * half, c_pitch, accumulate, m)
-    /* Panels of two tiles take whole lines of the weights; each of them passes by by itself. */
-    for (int half = 0; parts == 1 && (nv == 1 || mr > 2); half++) {
-        if (half == nv) return;
-        if (mr == 6) TALL_TILE(6, 1);
-        else if (mr == 5) TALL_TILE(5, 1);
-        else if (mr == 4 && stream) TALL_TILE(4, 1);
-        else if (mr == 4) TALL_TILE(4, 0);
-        else if (mr == 3) TALL_TILE(3, 0);
-        else if (mr == 2) TALL_TILE(2, 0);
-        else TALL_TILE(1, 0);
+    if (parts == 1 && (nv == 1 || mr > 2)) {
+        /* Panels of two tiles take whole lines of the weights; each of them passes by by itself. */
+        for (int half = 0; half < nv; half++) {
+            if (mr == 6) TALL_TILE(6, 1);
+            else if (mr == 5) TALL_TILE(5, 1);
+            else if (mr == 4 && stream) TALL_TILE(4, 1);
+            else if (mr == 4) TALL_TILE(4, 0);
+            else if (mr == 3) TALL_TILE(3, 0);
+            else if (mr == 2) TALL_TILE(2, 0);
+            else TALL_TILE(1, 0);
+        }
+        return;
     }
     AMX_BY_PARTS(amx_tile, parts, mr, nv, stream, taps, kc, a, a_pitch, offset, b, c, c_pitch,
                  accumulate, m);
