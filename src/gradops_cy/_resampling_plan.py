@@ -42,6 +42,8 @@ _RUN_BYTES = 1 << 18
 # the result, cost more than that gains.
 _SLIDING_BYTES = 1 << 24
 _SLIDING_ROWS = 6
+# On Zen 4 also of less, if there are no more rows than this and more channels than a vector has.
+_SLIDING_ROWS_IN_CACHE = 4
 _SLIDING_COLUMN_BYTES = 1 << 12
 # Positions of a box, and their bytes, from which on tensors that no cache holds are better summed
 # in two passes: a box takes some channels of each position in turn.
@@ -368,10 +370,15 @@ def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> 
     """
     itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
     elements = problem.batch * problem.channels * (math.prod(problem.src) + math.prod(problem.dst))
-    if elements * itemsize < _SLIDING_BYTES or in_chains > 2:
-        return False
+    most_rows, most_chains = _SLIDING_ROWS, 2
+    if elements * itemsize < _SLIDING_BYTES:
+        most_rows, most_chains = _SLIDING_ROWS_IN_CACHE, 1
+        wide = _kernels.POINT_LANES >= _kernels.ROW_LANES
+        if not (_processor.ZEN4 and wide and problem.channels > _kernels.ROW_LANES):
+            return False
     depth, height, width = (int(axis.count.max()) for axis in axes)
-    few = depth * height <= _SLIDING_ROWS and width <= _kernels.COLUMNS_IN_SEQUENCE
+    few = depth * height <= most_rows and width <= _kernels.COLUMNS_IN_SEQUENCE
+    few = few and in_chains <= most_chains
     column_bytes = problem.dst[2] * problem.channels * itemsize
     near = column_bytes <= problem.src[2] * _SLIDING_COLUMN_BYTES
     start, count = axes[2].start, axes[2].count
