@@ -206,11 +206,14 @@ class _Candidates:
         return point_table(self.axes[2], self.pixel, lanes=lanes, limit=CHUNK_ELEMENTS)
 
     def phases(self) -> PhaseTable | None:
-        """Return the table of phases, or None for rows that are narrow, or slow to convert."""
+        """Return the table of phases, or None for rows that are narrow, or slow to convert.
+
+        Those of another dtype than the result's go through buffers: widths are faster.
+        """
         problem = self.problem
-        dtypes = {_arrays.DTYPE_NAMES[code] for code in (problem.load_dtype, problem.store_dtype)}
-        converts = _kernels.PHASE_F16 or "f16" not in dtypes
-        if not converts or problem.computes_f64 or problem.src[2] <= _kernels.ROW_LANES:
+        slow = _arrays.DTYPE_NAMES[problem.load_dtype] == "f16" and not _kernels.PHASE_F16
+        slow = slow or (self.permutes and problem.load_dtype != problem.store_dtype)
+        if slow or problem.computes_f64 or problem.src[2] <= _kernels.ROW_LANES:
             return None
         lanes, parts = _kernels.PHASE_LANES, _kernels.PHASE_PARTS > 0
         return phase_table(self.axes[2], problem.dst[2], lanes=lanes, parts=parts)
