@@ -14,7 +14,6 @@ SPREAD = {
     "of an image": layer("12-40-1-5-1-0"),
     "of a batch": layer("19-7-1-3-1-0", batch=21),
     "of strides": layer("3-33-1-4-4-0", batch=3),
-    "of the centre": layer("20-17-1-5-1-1", batch=5),
     "of rows": sequence(5, 24, 1, kernel=31),
     "of volumes": replace(volume(4, 18, (1, 1, 1), kernel=3, pad=0), batch=2),
     "of wide rows": layer("65-130-1-1-1-0", kernel=(1, 9), batch=14),
@@ -46,6 +45,17 @@ def test_weights_in_another_order(data_format, order, dtype):
     case = SPREAD["of a batch"]
     case = replace(case, data_format=data_format, dtype=dtype, weights_format=order)
     case.check()
+    assert NOTE not in described(case)
+
+
+@every_dtype
+@every_format
+def test_weights_with_gaps(data_format, dtype):
+    """Taps that lie in the padding are left out, and those beside them are not copied."""
+    order = "XIO" if data_format == "NXC" else "OIX"
+    case = replace(layer("20-17-1-5-1-1", batch=5), dtype=dtype)
+    case = replace(case, data_format=data_format, weights_format=order)
+    case.check_views()
     assert NOTE not in described(case)
 
 

@@ -6,6 +6,7 @@ position of diff_src: a product without a kernel, which has as many columns as d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from gradops_cy._arrays import Array
@@ -18,19 +19,26 @@ _AXES = {"XI": (0, 1, 3, 4, 5, 2), "IX": (0, 1, 2, 3, 4, 5)}
 def order_of(problem: ConvProblem, weights: Array, diff_src: Array, channels_last: bool) -> str:
     """Return the order in which positions can be taken for channels, or "" where there is none.
 
-    That of diff_src. Weights in another one would have to be put in order, which takes longer than
-    their products; those with gaps are copied, but a plan has copied them already.
+    That of diff_src. Weights in another one, or with gaps where taps lie in the padding, would have
+    to be copied, which takes longer than their products.
     """
     if not _fits(problem) or (channels_last and problem.groups > 1):
         return ""
-    unit = diff_src.itemsize
-    for extent, stride in zip(diff_src.shape[:0:-1], diff_src.strides[:0:-1], strict=True):
-        if extent > 1 and stride != unit:
-            return ""
-        unit *= extent
     found = "XI" if channels_last else "IX"
-    strides = [abs(weights.strides[a]) for a in _AXES[found][2:] if weights.shape[a] > 1]
-    return found if strides == sorted(strides, reverse=True) else ""
+    axes = _AXES[found][2:]
+    dense = _follow(diff_src.shape[1:], diff_src.strides[1:], diff_src.itemsize)
+    taps = [weights.shape[a] for a in axes], [weights.strides[a] for a in axes]
+    return found if dense and _follow(*taps) else ""
+
+
+def _follow(shape: Sequence[int], strides: Sequence[int], unit: int = 0) -> bool:
+    """Whether axes are one in memory, whose elements are `unit` bytes apart, or any number."""
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent > 1:
+            if unit and stride != unit:
+                return False
+            unit = stride * extent
+    return True
 
 
 def _fits(problem: ConvProblem) -> bool:
