@@ -15,6 +15,7 @@ from gradops_cy._convolution_kernels import (
     DOT_COLUMNS,
     DOT_K,
     GROUPED,
+    KERNELS,
     LINE,
     PAIRS,
     ROWS,
@@ -52,8 +53,9 @@ _TILE_OF_PAIRS = 12
 _SUMS = 8
 # Time of GROUPED's products of one vector beside others', where halves come one after the other.
 _PRODUCTS_OF_A_VECTOR = 1.2
-# Time to store halves of sums that never leave the first-level cache, beside others'.
-_ROUNDED = 0.6
+# Time to store halves of sums that never leave the first-level cache, beside others', and of those
+# of few products that never leave registers.
+_ROUNDED, _ROUNDED_IN_REGISTERS = 0.6, 0.4
 
 Counts = dict[str, float]
 
@@ -176,7 +178,10 @@ def _rows(work: Work) -> Counts:
         results = "in place" if problem.plain else "last"
     counts[f"results {results}"] = vectors * work.classes
     if rounds_rows(problem, work.layout, work.tiles):
-        counts["results last"] *= _ROUNDED
+        few = work.taps * work.outputs <= KERNELS.FEW_PRODUCTS and nv <= KERNELS.FEW_VECTORS
+        counts["results last"] *= _ROUNDED_IN_REGISTERS if few else _ROUNDED
+        if few:
+            counts["taps of tiles"] = 0
     if not work.last:
         if not writes_whole_rows(problem, work.layout):
             squares = work.rows * work.vectors * -(-work.counts[2] // _SQUARE)

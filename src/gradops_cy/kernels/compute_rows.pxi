@@ -271,6 +271,11 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
         r.result_shift = origin + block[0]
         r.weights = panel_of(work, group, block, first, ldb, s)
         r.weights += work.size * residue[3] * r.kc * ldb
+        if (r.sums and r.taps == 1 and r.kc <= FEW_PRODUCTS and r.nv <= FEW_VECTORS
+                and not work.b.exact_halo):
+            few_products(work.b.dtype, r.kc, r.nv, r.row, r.row_shift, r.weights, r.result,
+                         r.result_shift, r.positions, channels, work.streams)
+            continue
         limit = 1 if work.b.exact_halo else tile_rows(r.nv)
         # The next panel comes from memory while this one is used.
         lines = 0

@@ -9,6 +9,8 @@ _Array = np.ndarray[Any, np.dtype[Any]]
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _Ints = np.ndarray[Any, np.dtype[np.intp]]
 
+FEW_PRODUCTS: int
+FEW_VECTORS: int
 STENCIL_WORDS: int
 
 @disjoint_base

@@ -179,36 +179,6 @@ static void load_rows_raw16(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows
     }
 }
 
-/* A tile's sums of n channels, rounded: rows of whole vectors, `pitch` elements apart, to their places,
- * `shift` elements on. */
-#define DEFINE_STORE_TILE(suffix)                                                                  \
-    static void store_tile_##suffix(const float *sums, ptrdiff_t pitch, char *const *place,        \
-                                    ptrdiff_t shift, ptrdiff_t rows, ptrdiff_t n, int streams) {   \
-        vec_f32 line;                                                                              \
-        for (ptrdiff_t i = 0; i < rows; i++, sums += pitch) {                                      \
-            const vec_f32 *v = (const vec_f32 *)sums;                                              \
-            char *dst = place[i] + 2 * shift;                                                      \
-            ptrdiff_t left = n;                                                                    \
-            for (; left >= 2 * LANES_F32; left -= 2 * LANES_F32, v += 2, dst += 4 * LANES_F32) {   \
-                if (streams && (uintptr_t)dst % VECTOR_BYTES == 0) {                               \
-                    write_##suffix##_pair((char *)&line, v[0], v[1]);                              \
-                    STREAM_VECTOR((float *)dst, line);                                             \
-                } else {                                                                           \
-                    write_##suffix##_pair(dst, v[0], v[1]);                                        \
-                }                                                                                  \
-            }                                                                                      \
-            for (; left > 0; left -= LANES_F32, v++, dst += 2 * LANES_F32)                         \
-                write_##suffix(dst, *v, (int)MIN(left, LANES_F32));                                \
-        }                                                                                          \
-    }
-DEFINE_STORE_TILE(f16)
-DEFINE_STORE_TILE(bf16)
-
-static void store_tile(int dtype, const float *sums, ptrdiff_t pitch, char *const *place,
-                       ptrdiff_t shift, ptrdiff_t rows, ptrdiff_t n, int streams) {
-    (dtype == F16 ? store_tile_f16 : store_tile_bf16)(sums, pitch, place, shift, rows, n, streams);
-}
-
 /* dst[j] = src[j] for j < n, converted; src_stride in bytes. */
 static void load_row(int dtype, const char *src, ptrdiff_t src_stride, ptrdiff_t n, void *dst) {
     if (dtype == RAW16) load_row_raw16(src, src_stride, n, dst);

@@ -18,8 +18,15 @@ cdef extern from "rows.h" nogil:
                    Py_ssize_t dst_stride, Py_ssize_t n, int accumulate) noexcept
     void store_rows(int dtype, const void *src, Py_ssize_t src_pitch, char *dst,
                     Py_ssize_t dst_pitch, Py_ssize_t rows, Py_ssize_t n, int accumulate) noexcept
+
+cdef extern from "rounded_rows.h" nogil:
+    cpdef enum:
+        FEW_PRODUCTS, FEW_VECTORS  # of sums that need no tile
     void store_tile(int dtype, const float *sums, Py_ssize_t pitch, char **place, Py_ssize_t shift,
                     Py_ssize_t rows, Py_ssize_t n, int streams) noexcept
+    void few_products(int dtype, Py_ssize_t kc, Py_ssize_t nv, const char **row, Py_ssize_t row_shift,
+                      const char *weights, char **place, Py_ssize_t shift, Py_ssize_t rows,
+                      Py_ssize_t n, int streams) noexcept
 
 cdef extern from "prefetch.h" nogil:
     void fetch_to_write(char *p, Py_ssize_t stride, Py_ssize_t begin, Py_ssize_t end,
