@@ -211,8 +211,9 @@ class _Candidates:
         Those of another dtype than the result's go through buffers: widths are faster.
         """
         problem = self.problem
-        slow = _arrays.DTYPE_NAMES[problem.load_dtype] == "f16" and not _kernels.PHASE_F16
-        slow = slow or (self.permutes and problem.load_dtype != problem.store_dtype)
+        dtypes = {_arrays.DTYPE_NAMES[code] for code in (problem.load_dtype, problem.store_dtype)}
+        slow = "f16" in dtypes and not _kernels.PHASE_F16
+        slow = slow or (self.permutes and len(dtypes) > 1)
         if slow or problem.computes_f64 or problem.src[2] <= _kernels.ROW_LANES:
             return None
         lanes, parts = _kernels.PHASE_LANES, _kernels.PHASE_PARTS > 0
