@@ -2,7 +2,7 @@
 
 Fitted to the times of 3,700 drawn problems on Zen 5, with vectors of 64 and 32 bytes. Along rows
 half of the estimates are within a tenth, in boxes within a sixth. On Zen 4 what was fitted is the
-choice: of 12,000 problems, and 1,200 batches that come from memory.
+choice: of 6,000 problems, and 1,200 batches that come from memory.
 """
 
 from __future__ import annotations
