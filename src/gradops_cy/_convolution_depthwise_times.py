@@ -59,21 +59,34 @@ _NANOSECONDS_OF_BOXES = {
     "window sorted": 0.22,
     "results": 0.407,
 }
-# What takes another time on Zen 4, with vectors of 64 bytes, beside its products.
-_ZEN4_OF_ROWS = {
-    "channels": 13.5,
-    "products alone": 0.192,
-    "products of strides": 0.242,
-    "window": 0.595,
-    "window dealt": 0.348,
-    "rows dealt": 4.02,
-}
-_ZEN4_OF_BOXES = {
-    "products of pairs": 0.053,
-    "lines": 6.25,
-    "window": 0.105,
-    "window of pairs": 0.16,
-}
+
+
+def _on_zen4(costs: dict[str, float], others: dict[str, float]) -> dict[str, float]:
+    """Return costs with products of 64 bytes, and what else takes another time, on Zen 4."""
+    products = {name: _HALVED * cost for name, cost in costs.items() if name.startswith("products")}
+    return costs | products | others
+
+
+_ON_ZEN4_OF_ROWS = _on_zen4(
+    _NANOSECONDS_OF_ROWS,
+    {
+        "channels": 13.5,
+        "products alone": 0.3168,
+        "products of strides": 0.3993,
+        "window": 0.595,
+        "window dealt": 0.348,
+        "rows dealt": 4.02,
+    },
+)
+_ON_ZEN4_OF_BOXES = _on_zen4(
+    _NANOSECONDS_OF_BOXES,
+    {
+        "products of pairs": 0.08745,
+        "lines": 6.25,
+        "window": 0.105,
+        "window of pairs": 0.16,
+    },
+)
 
 
 def along_rows(problem: ConvProblem, lanes: int, vector_pairs: bool) -> bool:
@@ -93,10 +106,18 @@ def nanoseconds(problem: ConvProblem, lanes: int, vector_pairs: bool) -> tuple[f
     Infinite is what cannot be.
     """
     image = _Image(problem, lanes, vector_pairs)
-    boxes = image.time_of(image.in_boxes(), _NANOSECONDS_OF_BOXES, _ZEN4_OF_BOXES)
+    of_rows, of_boxes = _NANOSECONDS_OF_ROWS, _NANOSECONDS_OF_BOXES
+    if ZEN4 and lanes * image.size == _LINE:
+        of_rows, of_boxes = _ON_ZEN4_OF_ROWS, _ON_ZEN4_OF_BOXES
+    boxes = _time(image.in_boxes(), of_boxes)
     if not problem.transposed and problem.strides[2] not in (1, row_classes(problem)):
         return inf, boxes
-    return image.time_of(image.along_rows(), _NANOSECONDS_OF_ROWS, _ZEN4_OF_ROWS), boxes
+    return _time(image.along_rows(), of_rows), boxes
+
+
+def _time(done: dict[str, float], costs: dict[str, float]) -> float:
+    """Add up what all that is done takes."""
+    return sum(costs[name] * count for name, count in done.items())
 
 
 class _Image:
@@ -105,7 +126,6 @@ class _Image:
     def __init__(self, problem: ConvProblem, lanes: int, vector_pairs: bool) -> None:
         self.problem, self.lanes, self.vector_pairs = problem, lanes, vector_pairs
         self.size = 8 if problem.dtype == 3 else 4
-        self.halved = ZEN4 and lanes * self.size == _LINE
         self.groups = problem.groups
         self.axes = axes(problem)
         # Positions and rows of a residue class; below rank 3 images stand on the first axis.
@@ -117,18 +137,6 @@ class _Image:
         self.step = self.axes[2].in_step
         self.block = min(self.width, BLOCK_WIDTH)
         self.entries = (self.block - 1) * self.step + self.axes[2].span
-
-    def time_of(
-        self, done: dict[str, float], costs: dict[str, float], on_zen4: dict[str, float]
-    ) -> float:
-        """Add up what all that is done takes."""
-        if not self.halved:
-            return sum(costs[name] * count for name, count in done.items())
-        costs = costs | on_zen4
-        return sum(
-            costs[name] * count * (_HALVED if name.startswith("products") else 1.0)
-            for name, count in done.items()
-        )
 
     def rows_read(self, room: int) -> float:
         """Return how many rows a block reads for each of its own, of which it has room for so many.

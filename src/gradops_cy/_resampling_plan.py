@@ -374,8 +374,7 @@ def _slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> 
     most_rows, most_chains = _SLIDING_ROWS, 2
     if elements * itemsize < _SLIDING_BYTES:
         most_rows, most_chains = _SLIDING_ROWS_IN_CACHE, 1
-        wide = _kernels.POINT_LANES >= _kernels.ROW_LANES
-        if not (_processor.ZEN4 and wide and problem.channels > _kernels.ROW_LANES):
+        if not (_processor.ZEN4 and problem.channels > _kernels.ROW_LANES):
             return False
     depth, height, width = (int(axis.count.max()) for axis in axes)
     few = depth * height <= most_rows and width <= _kernels.COLUMNS_IN_SEQUENCE
