@@ -19,6 +19,8 @@ SPREAD = {
     "of wide rows": layer("65-130-1-1-1-0", kernel=(1, 9), batch=14),
 }
 NOTE = "positions taken for channels"
+# Of weights, that of diff_src.
+ORDER = {"NXC": "XIO", "NCX": "OIX"}
 
 
 def described(case):
@@ -30,8 +32,8 @@ def described(case):
 @pytest.mark.parametrize("case", SPREAD.values(), ids=SPREAD)
 def test_positions_are_channels(case, data_format, dtype):
     """The right values for all strides, results and plans."""
-    order = "XIO" if data_format == "NXC" else "OIX"
-    case = replace(case, data_format=data_format, dtype=dtype, weights_format=order)
+    case = replace(case, dtype=dtype, data_format=data_format)
+    case = replace(case, weights_format=ORDER[data_format])
     case.check_views()
     dy, weights = case.formatted(*case.arrays())
     plan = plan_of(case, weights)
@@ -52,9 +54,8 @@ def test_weights_in_another_order(data_format, order, dtype):
 @every_format
 def test_weights_with_gaps(data_format, dtype):
     """Taps that lie in the padding are left out, and those beside them are not copied."""
-    order = "XIO" if data_format == "NXC" else "OIX"
     case = replace(layer("20-17-1-5-1-1", batch=5), dtype=dtype)
-    case = replace(case, data_format=data_format, weights_format=order)
+    case = replace(case, data_format=data_format, weights_format=ORDER[data_format])
     case.check_views()
     assert NOTE not in described(case)
 
@@ -63,7 +64,7 @@ def test_weights_with_gaps(data_format, dtype):
 def test_groups(data_format):
     """Channels of a group follow each other, their positions between them, in NCX alone."""
     case = replace(SPREAD["of a batch"], groups=3, data_format=data_format)
-    case = replace(case, weights_format="XIO" if data_format == "NXC" else "OIX")
+    case = replace(case, weights_format=ORDER[data_format])
     for view in VIEWS:
         case.check(view=view)
     assert (NOTE in described(case)) == (data_format == "NCX")

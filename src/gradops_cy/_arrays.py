@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeGuard
 
 import ml_dtypes
@@ -130,6 +132,12 @@ def unread(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an array in C order without memory for its elements: for whoever reads strides."""
     strides = [dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return as_strided(np.empty(1, dtype), shape, strides)
+
+
+def follow(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether axes are one in memory: each begins anew where the next one ends."""
+    axes = [axis for axis in zip(shape, strides, strict=True) if axis[0] > 1]
+    return all(outer == inner * extent for (_, outer), (extent, inner) in pairwise(axes))
 
 
 def overlaps_itself(array: Array) -> bool:

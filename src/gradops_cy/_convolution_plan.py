@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property, lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -503,8 +503,8 @@ def _joins(shape: tuple[int, ...], strides: tuple[int, ...], last: int) -> int:
 
 def _images_join(shape: tuple[int, ...], strides: tuple[int, ...], last: int) -> bool:
     """Return whether positions lie as far apart from image to image as within one."""
-    axes = [a for a in (0, *range(last - len(shape) + 3, last + 1)) if shape[a] > 1]
-    return all(strides[a] == strides[b] * shape[b] for a, b in pairwise(axes))
+    axes = 0, *range(last - len(shape) + 3, last + 1)
+    return _arrays.follow([shape[a] for a in axes], [strides[a] for a in axes])
 
 
 def prepare(

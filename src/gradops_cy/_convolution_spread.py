@@ -6,9 +6,9 @@ position of diff_src: a product without a kernel, which has as many columns as d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
+from gradops_cy import _arrays
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_problem import ConvProblem
 
@@ -26,19 +26,10 @@ def order_of(problem: ConvProblem, weights: Array, diff_src: Array, channels_las
         return ""
     found = "XI" if channels_last else "IX"
     axes = _AXES[found][2:]
-    dense = _follow(diff_src.shape[1:], diff_src.strides[1:], diff_src.itemsize)
+    # An element is an axis of bytes.
+    dense = (*diff_src.shape[1:], diff_src.itemsize), (*diff_src.strides[1:], 1)
     taps = [weights.shape[a] for a in axes], [weights.strides[a] for a in axes]
-    return found if dense and _follow(*taps) else ""
-
-
-def _follow(shape: Sequence[int], strides: Sequence[int], unit: int = 0) -> bool:
-    """Whether axes are one in memory, whose elements are `unit` bytes apart, or any number."""
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent > 1:
-            if unit and stride != unit:
-                return False
-            unit = stride * extent
-    return True
+    return found if _arrays.follow(*dense) and _arrays.follow(*taps) else ""
 
 
 def _fits(problem: ConvProblem) -> bool:
