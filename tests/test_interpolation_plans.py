@@ -13,8 +13,8 @@ from gradops_cy import (
     _arrays,
     _interpolation_call,
     _processor,
+    _resampling_channels,
     _resampling_fetching,
-    _resampling_plan,
 )
 from tests.cases import every_dtype, every_format
 from tests.tolerances import DTYPES
@@ -198,7 +198,7 @@ def test_one_pass_instead_of_two(monkeypatch, dtype, channels, mode, src, dst, t
     keywords = {"mode": mode, "coordinate_transformation_mode": transform}
     results = []
     for limit, threads, past in ((1 << 60, 1, False), (0, 1, False), (0, 3, True), (0, 1, True)):
-        monkeypatch.setattr(_resampling_plan, "_SLIDING_BYTES", limit)
+        monkeypatch.setattr(_resampling_channels, "_SLIDING_BYTES", limit)
         monkeypatch.setattr(_processor, "past_the_caches", lambda *_, past=past: past)
         monkeypatch.setattr(_interpolation_call, "_forms", {})
         out = np.full((2, *src, channels + 3 * past), 7, DTYPES[dtype])
@@ -214,7 +214,7 @@ def test_one_pass_instead_of_two(monkeypatch, dtype, channels, mode, src, dst, t
 def test_one_pass_asks_for_rows(monkeypatch):
     shape, of_dst = (1, 12, 40, 80), (1, 24, 80, 80)
     diff_dst = random(of_dst)
-    monkeypatch.setattr(_resampling_plan, "_SLIDING_BYTES", 0)
+    monkeypatch.setattr(_resampling_channels, "_SLIDING_BYTES", 0)
     results = []
     for limit in (0, 1 << 60):
         monkeypatch.setattr(_resampling_fetching, "_FETCH_BYTES", limit)
