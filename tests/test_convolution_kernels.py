@@ -142,6 +142,22 @@ def test_results_that_outgrow_what_is_read(monkeypatch, amd, outputs, streams):
     assert blocks.cut(forced.choice_of(problem), 1).streams == streams
 
 
+@every_dtype
+@pytest.mark.parametrize("case", [layer("72-24-20-1-1-0", batch=2), layer("21-5-9-3-1-1")])
+@pytest.mark.parametrize("kernel", [kernels.ROWS, kernels.DOT], ids=["rows", "dot"])
+@pytest.mark.usefixtures("only")
+def test_lines_asked_for_before_they_are_written(monkeypatch, case, kernel, dtype):
+    """Results that are no whole lines, of which no cache holds all: the same bits."""
+    case = replace(case, data_format="NXC", dtype=dtype)
+    arrays = case.formatted(*case.arrays())
+    before = case.call(*arrays)
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: True)
+    monkeypatch.setattr(_processor, "AMD_512", True)
+    plans.plan_for.cache_clear()
+    case.check()
+    assert case.call(*arrays, num_threads=2).tobytes() == before.tobytes()
+
+
 SHORT_SUMS = {
     "one channel": layer("64-1-20-1-1-0", batch=2),
     "whole lines": layer("128-5-9-3-1-1"),

@@ -270,6 +270,16 @@ class Cut:
         return lines and self._tensors_past_the_caches
 
     @property
+    def touches_results(self) -> bool:
+        """Whether tiles ask for lines that they write to, where these do not go past the caches.
+
+        Stores of 64 bytes that lie in two lines wait for both; on Intel less than asking takes.
+        """
+        choice = self.choice
+        written = choice.kernel in (ROWS, DOT) and self.direct and self._past_the_caches
+        return _processor.AMD_512 and written and choice.lanes * choice.size == LINE
+
+    @property
     def crosses_groups(self) -> bool:
         """Whether a task goes on to the next group, with which this one shares lines of cache.
 

@@ -178,7 +178,7 @@ class Plan:
             "direct": int(cut.direct),
             "streams": int(cut.streams),
             "stages": int(cut.stages),
-            "touches": int(cut.touches or cut.touches_block),
+            "touches": int(cut.touches or cut.touches_block or cut.touches_results),
             "asks": int(self._asks),
             "flatten": int(cut.flatten),
             "rounded": int(cut.rounded),

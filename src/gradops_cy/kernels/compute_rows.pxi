@@ -1,6 +1,10 @@
 # ROWS: from a window, or diff_dst itself, to the sums of one residue class, tile by tile. Channels
 # are lanes.
 
+cdef enum:
+    TOUCHED_TILES = 2       # how many tiles ahead lines are asked for that are written to
+
+
 cdef void point_tap(const Work *work, const Task *task, const char *base, Py_ssize_t pitch,
                     const Py_ssize_t *tap, const Region *region, Py_ssize_t depths,
                     Py_ssize_t heights, Py_ssize_t columns, const Scratch *s,
@@ -237,6 +241,14 @@ cdef void point_all(const Work *work, const Task *task, Py_ssize_t group, Py_ssi
             return
 
 
+cdef void touch_results(const Rows *r, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t size,
+                        Py_ssize_t channels) noexcept nogil:
+    """Ask for the lines that the results of some positions are written to."""
+    cdef Py_ssize_t position
+    for position in range(begin, min(end, r.positions)):
+        fetch_to_write(r.result[position] + size * r.result_shift, 0, 0, 1, size * channels)
+
+
 cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                        Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                        const Py_ssize_t *residue, const Py_ssize_t *count, char *c,
@@ -249,6 +261,7 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
     cdef const Py_ssize_t *block
     cdef const char *ahead
     cdef char *sums[MR_MAX]
+    cdef bint touches = work.b.touches and not work.streams
     r.taps, r.kc = residue[4] - residue[3], chunk * work.b.merge
     r.positions = count[0] * count[1] * count[2]
     r.outside, r.more = s.zeros, more
@@ -294,6 +307,9 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
                 next = begin + length * (tile + 1) // tiles
                 fetch_ahead(ahead, 64, lines * position // r.positions,
                             lines * next // r.positions, 64)
+                if touches:
+                    touch_results(&r, position + TOUCHED_TILES * limit, next + TOUCHED_TILES * limit,
+                                  element_size(work.b.dtype), channels)
                 if work.b.exact_halo:
                     run_position(work, &r, position)
                 else:

@@ -79,6 +79,7 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef const char *a[MOST_POSITIONS + TILE_POSITIONS]
     cdef char *c[MOST_POSITIONS + TILE_POSITIONS]
     cdef bint asks = asks_ahead(work, kc)
+    cdef Py_ssize_t touched = 0
     cdef Region region
     if not work.b.direct:
         unit = work.result_size
@@ -86,6 +87,8 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
         out_step[1] = out_step[2] * count[2]
         out_step[0] = out_step[1] * count[1]
         place = sums - work.block[4 * task.block_begin] * unit
+    elif work.b.touches and not work.streams:
+        touched = MOST_POSITIONS * out_step[2]
     first_region(work, task, residue, count, &region)
     while True:
         taps = taps_of(work, task, residue, count, &region, offset, taken, index)
@@ -105,6 +108,6 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
                 run_vectors(end - begin, block[2], taps, kc, a,
                             channel * work.window_size if work.b.abreast > 1 else 0, taken, index,
                             weights, c, channel * unit, block[1], rounded, how,
-                            following if i == block_begin else 0)
+                            following if i == block_begin else 0, touched)
         if not next_region(work, task, residue, count, &region):
             break

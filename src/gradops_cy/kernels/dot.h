@@ -26,10 +26,10 @@ static void amx_end(void) {}
 static void run_vectors(ptrdiff_t rows, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
                         ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
                         const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
-                        int rounded, int how, ptrdiff_t following) {
+                        int rounded, int how, ptrdiff_t following, ptrdiff_t touched) {
     (void)rows, (void)nv, (void)taps, (void)kc, (void)a, (void)a_shift, (void)offset, (void)index;
     (void)panel, (void)c, (void)c_shift, (void)channels, (void)rounded, (void)how;
-    (void)following;
+    (void)following, (void)touched;
 }
 static void run_zipped(ptrdiff_t channels, ptrdiff_t kc, const char *a, ptrdiff_t width,
                        const char *b, ptrdiff_t b_pitch, ptrdiff_t ahead, char *c, ptrdiff_t c_pitch,

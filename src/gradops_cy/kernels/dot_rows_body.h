@@ -25,12 +25,12 @@ INLINE void NAME(dot_step_)(const int mr, const int nv, const char *const *row, 
  * a[position][offset[t] + k] * panel[index[t]][k].
  * a, c: a pointer for each position, a_shift and c_shift bytes on; c is float or, `rounded`, bfloat16
  * of `channels`; panel [tap][kc/2][nv*16][2]; offsets in bytes. `ahead`, unless NULL,
- * points to positions that are asked for. */
+ * points to positions that are asked for; so are results, `touched` bytes on. */
 INLINE void NAME(dot_rows_)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc,
                             const char *const *a, ptrdiff_t a_shift, const ptrdiff_t *offset,
                             const ptrdiff_t *index, const char *panel, char *const *c,
                             ptrdiff_t c_shift, ptrdiff_t channels, int rounded, int how,
-                            const char *const *ahead) {
+                            const char *const *ahead, ptrdiff_t touched) {
     SUMS acc[DOT_MR][VECTORS];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
@@ -39,11 +39,13 @@ INLINE void NAME(dot_rows_)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_
     /* Stores of few channels to each position are waited for, where prefetchers do not follow them. */
     if (rounded && how != STREAM)
         UNROLL for (int m = 0; m < mr; m++) {
-            __builtin_prefetch(c[m] + c_shift, 1);
-            __builtin_prefetch(c[m] + (c_shift + 2 * channels - 1), 1);
+            __builtin_prefetch(c[m] + (c_shift + touched), 1);
+            __builtin_prefetch(c[m] + (c_shift + touched + 2 * channels - 1), 1);
         }
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row[DOT_MR], *b = panel + index[t] * kc * nv * 32;
+        /* Pointers would else be copied to the stack before the first tap, and be read from there. */
+        __asm__ volatile("" ::: "memory");
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + (a_shift + offset[t]);
         if (ahead)
             for (ptrdiff_t i = 0; i < 2 * kc; i += 64)

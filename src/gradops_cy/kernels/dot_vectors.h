@@ -76,7 +76,7 @@ INLINE void dot_columns(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc
 typedef void (*dot_rows_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *const *a, ptrdiff_t a_shift,
                             const ptrdiff_t *offset, const ptrdiff_t *index, const char *panel,
                             char *const *c, ptrdiff_t c_shift, ptrdiff_t channels, int rounded,
-                            int how, const char *const *ahead);
+                            int how, const char *const *ahead, ptrdiff_t touched);
 typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrdiff_t width,
                                const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
                                ptrdiff_t c_pitch, int accumulate);
@@ -88,9 +88,10 @@ typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrd
     static void dot_rows_##mr##x##nv##_##bits(                                                     \
         ptrdiff_t taps, ptrdiff_t kc, const char *const *a, ptrdiff_t a_shift,                     \
         const ptrdiff_t *offset, const ptrdiff_t *index, const char *panel, char *const *c,        \
-        ptrdiff_t c_shift, ptrdiff_t channels, int rounded, int how, const char *const *ahead) {   \
+        ptrdiff_t c_shift, ptrdiff_t channels, int rounded, int how, const char *const *ahead,     \
+        ptrdiff_t touched) {                                                                       \
         dot_rows_##bits(mr, nv, taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels,  \
-                        rounded, how, ahead);                                                      \
+                        rounded, how, ahead, touched);                                             \
     }
 HEIGHTS(INSTANCE, 1, 256)
 HEIGHTS(INSTANCE, 1, 512)
@@ -121,17 +122,18 @@ static const dot_columns_fn dot_columns_tiles[3][DOT_MR + 1] = {HEIGHTS(ENTRY, 1
 #undef UNROLL
 
 /* `rows` positions, a tile at a time, each of which asks for the next one's lines: as many positions
- * as `following` are pointed to after these, if any are to be asked for. */
+ * as `following` are pointed to after these, if any are to be asked for. So are results, those that lie
+ * `touched` bytes on. */
 static void run_vectors(ptrdiff_t rows, int nv, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
                         ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
                         const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
-                        int rounded, int how, ptrdiff_t following) {
+                        int rounded, int how, ptrdiff_t following, ptrdiff_t touched) {
     const dot_rows_fn *tile = nv == 1 && channels <= 8 ? dot_narrow_tiles : dot_rows_tiles[nv];
     for (ptrdiff_t tiles = (rows + DOT_MR - 1) / DOT_MR; tiles > 0; tiles--) {
         ptrdiff_t mr = (rows + tiles - 1) / tiles;
         const int ask = following && rows + following >= 2 * mr;
         tile[mr](taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels, rounded, how,
-                 ask ? a + mr : NULL);
+                 ask ? a + mr : NULL, touched);
         a += mr;
         c += mr;
         rows -= mr;

@@ -130,7 +130,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
             if work.b.parts and not HAVE_AMX:
                 run_vectors(end - position, nv, 1, kc, row + position, 0, &here, &here, weights,
                             result + position, column * work.size, nv * DOT_COLUMNS, 0, 0,
-                            total - end if asks and i == 0 else 0)
+                            total - end if asks and i == 0 else 0, 0)
             elif work.b.parts:
                 position = tile * limit
                 run_amx(work.b.parts, min(limit, total - position), nv, 0, 0, 0, 1, kc,

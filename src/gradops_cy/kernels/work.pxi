@@ -86,7 +86,7 @@ cdef extern from "dot.h" nogil:
     void run_vectors(Py_ssize_t rows, int nv, Py_ssize_t taps, Py_ssize_t kc, const char *const *a,
                      Py_ssize_t a_shift, const Py_ssize_t *offset, const Py_ssize_t *index,
                      const char *panel, char *const *c, Py_ssize_t c_shift, Py_ssize_t channels,
-                     int rounded, int how, Py_ssize_t following) noexcept
+                     int rounded, int how, Py_ssize_t following, Py_ssize_t touched) noexcept
     void run_pairs(int parts, Py_ssize_t channels, Py_ssize_t width, int nv, int stream,
                    Py_ssize_t taps, Py_ssize_t kc, const char *a, const char *b, Py_ssize_t b_pitch,
                    const Py_ssize_t *offset, char *c, Py_ssize_t c_pitch, int accumulate,
@@ -156,7 +156,7 @@ cdef struct Blocking:
     int streams         # results in place go past the caches where their vectors are whole lines
     int stages          # lanes over groups: ... by way of scratch, where their rows are dense
     int asks            # for what tiles in place read next (DOT), for rows of diff_src (GROUPED)
-    int touches         # lanes over groups: what lies in no cache is asked for before it is used
+    int touches         # what lies in no cache is asked for before it is used
     int flatten
     int rounded         # results in scratch are as they will be stored
     int exact_halo
