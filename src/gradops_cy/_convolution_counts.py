@@ -351,13 +351,12 @@ def _tiles_of_pairs(work: Work, taps: int, depth: int, inside: float) -> Counts:
     vectors = -(-work.inputs // DOT_COLUMNS)
     tiles = -(-work.positions // _TILE_OF_PAIRS) * -(-vectors // 2)
     results = "results last" if work.last else "results first"
-    products = work.positions * vectors * taps * depth * inside
-    if work.halved and work.tiles.columns(work.inputs) < DOT_COLUMNS:
-        products /= 2
+    # The last half of a vector is left out where the halves take turns.
+    multiplied = -(-work.inputs // (DOT_COLUMNS // 2)) / 2 if work.halved else vectors
     return {
         "call": 1,
         "rows of weights": work.weights_rows,
-        "products": products,
+        "products": work.positions * multiplied * taps * depth * inside,
         "taps of tiles": tiles * taps,
         "rows": work.rows * work.classes,
         "blocks": work.blocks,

@@ -1,6 +1,6 @@
 /* Products of bfloat16 pairs by AVX512-BF16, which adds two of them to each lane of a vector: register
- * tiles of up to DOT_MR positions by two vectors of channels, or channels by positions. dot.h includes
- * this in the tier that has no AMX. */
+ * tiles of up to DOT_MR positions by one to four halves of vectors of channels, or of channels by one or
+ * two vectors of positions. dot.h includes this in the tier that has no AMX. */
 #ifndef GRADOPS_DOT_VECTORS_H
 #define GRADOPS_DOT_VECTORS_H
 
@@ -13,52 +13,131 @@
 #define DOT_STEPS 4
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* Sums rounded to bfloat16: `channels` of them for each row. Sums of this instruction are not
- * subnormal, so that the one that rounds has none to flush. */
-INLINE void dot_round_512(const int mr, const int nv, char *const *c, ptrdiff_t c_shift,
-                          ptrdiff_t channels, int how, __m512 (*acc)[2]) {
-    /* Whole lines past the caches; groups may begin within one. */
-    const int streams = nv == 2 && how == STREAM && (uintptr_t)(c[0] + c_shift) % 64 == 0;
-    const __mmask32 mask = (__mmask32)(channels < 32 ? (1u << channels) - 1 : ~0u);
+/* Tiles of positions are some halves of vectors wide: of an odd number the last one is a vector of 32
+ * bytes, which processors that multiply vectors of 64 in halves, one after the other, take half the time
+ * for. */
+typedef struct {
+    __m512 whole[2];
+    __m256 half;
+} DotSums;
+
+/* acc[m] += row[m][k, k + 1] * b */
+INLINE void dot_step(const int mr, const int halves, const char *const *row, ptrdiff_t k,
+                     const char *b, DotSums *acc) {
+    __m512bh whole[2];
+    __m256bh half;
+    UNROLL for (int v = 0; v < halves / 2; v++) memcpy(whole + v, b + 64 * v, 64);
+    if (halves % 2) memcpy(&half, b + 32 * (halves - 1), 32);
     UNROLL for (int m = 0; m < mr; m++) {
-        __m512 low = acc[m][0], high = nv == 2 ? acc[m][1] : _mm512_setzero_ps();
-        __m512i sums = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-        char *place = c[m] + c_shift;
-        /* A store without a mask takes two thirds of the time. */
-        if (channels != 32)
-            _mm512_mask_storeu_epi16(place, mask, sums);
-        else if (streams)
-            STREAM_VECTOR(place, sums);
-        else
-            _mm512_storeu_si512(place, sums);
+        int32_t pair;
+        memcpy(&pair, row[m] + k, sizeof pair);
+        if (halves == 1) {
+            acc[m].half = _mm256_dpbf16_ps(acc[m].half, (__m256bh)_mm256_set1_epi32(pair), half);
+            continue;
+        }
+        __m512i everywhere = _mm512_set1_epi32(pair);
+        /* gcc would broadcast to each width by itself, and from a general register. */
+        if (halves % 2) __asm__("" : "+v"(everywhere));
+        UNROLL for (int v = 0; v < halves / 2; v++)
+            acc[m].whole[v] = _mm512_dpbf16_ps(acc[m].whole[v], (__m512bh)everywhere, whole[v]);
+        if (halves % 2)
+            acc[m].half =
+                _mm256_dpbf16_ps(acc[m].half, (__m256bh)_mm512_castsi512_si256(everywhere), half);
     }
 }
-INLINE void dot_round_256(const int mr, const int nv, char *const *c, ptrdiff_t c_shift,
-                          ptrdiff_t channels, int how, __m256 (*acc)[1]) {
-    (void)nv, (void)how;
-    UNROLL for (int m = 0; m < mr; m++)
-        _mm_mask_storeu_epi16(c[m] + c_shift, (__mmask8)((1u << channels) - 1),
-                              (__m128i)_mm256_cvtneps_pbh(acc[m][0]));
+
+/* Sums of up to 32 channels go on from where they lie, or are put there. */
+INLINE void dot_load(const int halves, const char *c, DotSums *sums) {
+    UNROLL for (int v = 0; v < halves / 2; v++) sums->whole[v] = _mm512_loadu_ps(c + 64 * v);
+    if (halves % 2) sums->half = _mm256_loadu_ps((const float *)(c + 32 * (halves - 1)));
+}
+INLINE void dot_store(const int halves, char *c, const DotSums *sums) {
+    UNROLL for (int v = 0; v < halves / 2; v++) _mm512_storeu_ps(c + 64 * v, sums->whole[v]);
+    if (halves % 2) _mm256_storeu_ps((float *)(c + 32 * (halves - 1)), sums->half);
 }
 
-#define BITS 512
-#define VECTORS 2
-#include "dot_rows_body.h"
-/* Up to eight channels: processors that multiply vectors of 64 bytes in halves, one after the other,
- * multiply two of these meanwhile. */
-#define BITS 256
-#define VECTORS 1
-#include "dot_rows_body.h"
+/* Sums rounded to bfloat16, so many `channels` of them. Sums of this instruction are not subnormal, so
+ * that the one that rounds has none to flush. */
+INLINE void dot_round(const int halves, char *c, ptrdiff_t channels, int streams,
+                      const DotSums *sums) {
+    if (halves == 1) {
+        __m128i rounded = (__m128i)_mm256_cvtneps_pbh(sums->half);
+        _mm_mask_storeu_epi16(c, (__mmask8)((1u << channels) - 1), rounded);
+        return;
+    }
+    __m512 high = halves == 2   ? _mm512_setzero_ps()
+                  : halves == 3 ? _mm512_castps256_ps512(sums->half)
+                                : sums->whole[1];
+    __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, sums->whole[0]);
+    /* A store without a mask takes two thirds of the time. */
+    if (channels != 32)
+        _mm512_mask_storeu_epi16(c, (__mmask32)((1u << channels) - 1), rounded);
+    else if (streams)
+        STREAM_VECTOR(c, rounded);
+    else
+        _mm512_storeu_si512(c, rounded);
+}
+
+/* mr positions x halves*8 channels: c = sum over taps and k of
+ * a[position][offset[t] + k] * panel[index[t]][k].
+ * a, c: a pointer for each position, a_shift and c_shift bytes on; c is float or, `rounded`, bfloat16
+ * of `channels`; panel [tap][kc/2][vectors*16][2]; offsets in bytes. `ahead`, unless NULL,
+ * points to positions that are asked for; so are results, `touched` bytes on. */
+INLINE void dot_rows(const int mr, const int halves, ptrdiff_t taps, ptrdiff_t kc, const char *const *a,
+                     ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
+                     const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
+                     int rounded, int how, const char *const *ahead, ptrdiff_t touched) {
+    const ptrdiff_t row_bytes = 64 * ((halves + 1) / 2);
+    DotSums acc[DOT_MR];
+    UNROLL for (int m = 0; m < mr; m++) {
+        if (how == GO_ON)
+            dot_load(halves, c[m] + c_shift, acc + m);
+        else
+            acc[m] = (DotSums){{_mm512_setzero_ps(), _mm512_setzero_ps()}, _mm256_setzero_ps()};
+    }
+    /* Stores of few channels to each position are waited for, where prefetchers do not follow them. */
+    if (rounded && how != STREAM)
+        UNROLL for (int m = 0; m < mr; m++) {
+            __builtin_prefetch(c[m] + (c_shift + touched), 1);
+            __builtin_prefetch(c[m] + (c_shift + touched + 2 * channels - 1), 1);
+        }
+    for (ptrdiff_t t = 0; t < taps; t++) {
+        const char *row[DOT_MR], *b = panel + index[t] * (kc / 2) * row_bytes;
+        /* Pointers would else be copied to the stack before the first tap, and be read from there. */
+        __asm__ volatile("" ::: "memory");
+        UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + (a_shift + offset[t]);
+        if (ahead)
+            for (ptrdiff_t i = 0; i < 2 * kc; i += 64)
+                UNROLL for (int m = 0; m < mr; m++)
+                    __builtin_prefetch(ahead[m] + (a_shift + offset[t] + i), 0, 3);
+        ptrdiff_t k = 0;
+        for (; k + 2 * DOT_STEPS <= kc; k += 2 * DOT_STEPS, b += DOT_STEPS * row_bytes)
+            UNROLL for (int i = 0; i < DOT_STEPS; i++)
+                dot_step(mr, halves, row, 2 * k + 4 * i, b + i * row_bytes, acc);
+        for (; k < kc; k += 2, b += row_bytes) dot_step(mr, halves, row, 2 * k, b, acc);
+    }
+    /* Whole lines past the caches; groups may begin within one. */
+    const int streams = halves == 4 && how == STREAM && (uintptr_t)(c[0] + c_shift) % 64 == 0;
+    UNROLL for (int m = 0; m < mr; m++) {
+        if (rounded)
+            dot_round(halves, c[m] + c_shift, channels, streams, acc + m);
+        else
+            dot_store(halves, c[m] + c_shift, acc + m);
+    }
+}
 
 /* mr channels x nv*16 positions: c = sum over taps and k of a[t][channel][k] * b[offset[t]][k]
  * [position]. a: panel [tap][kc/32][width][32]; b: rows of pairs of k, b_pitch bytes apart. */
 INLINE void dot_columns(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc, const char *a,
                         ptrdiff_t width, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
                         char *c, ptrdiff_t c_pitch, int accumulate) {
-    __m512 acc[DOT_MR][2];
-    UNROLL for (int m = 0; m < mr; m++)
-        UNROLL for (int v = 0; v < nv; v++)
-            acc[m][v] = accumulate ? _mm512_loadu_ps(c + m * c_pitch + 64 * v) : _mm512_setzero_ps();
+    DotSums acc[DOT_MR];
+    UNROLL for (int m = 0; m < mr; m++) {
+        if (accumulate)
+            dot_load(2 * nv, c + m * c_pitch, acc + m);
+        else
+            acc[m] = (DotSums){{_mm512_setzero_ps(), _mm512_setzero_ps()}, _mm256_setzero_ps()};
+    }
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *pairs = b + offset[t];
         for (ptrdiff_t k = 0; k < kc; k += 32, a += 64 * width) {
@@ -66,11 +145,10 @@ INLINE void dot_columns(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc
             UNROLL for (int m = 0; m < mr; m++) row[m] = a + 64 * m;
             for (ptrdiff_t i = 0; i < 64; i += 4 * DOT_STEPS)
                 UNROLL for (int j = 0; j < DOT_STEPS; j++, pairs += b_pitch)
-                    dot_step_512(mr, nv, row, i + 4 * j, pairs, acc);
+                    dot_step(mr, 2 * nv, row, i + 4 * j, pairs, acc);
         }
     }
-    UNROLL for (int m = 0; m < mr; m++)
-        UNROLL for (int v = 0; v < nv; v++) _mm512_storeu_ps(c + m * c_pitch + 64 * v, acc[m][v]);
+    UNROLL for (int m = 0; m < mr; m++) dot_store(2 * nv, c + m * c_pitch, acc + m);
 }
 
 typedef void (*dot_rows_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *const *a, ptrdiff_t a_shift,
@@ -81,42 +159,38 @@ typedef void (*dot_columns_fn)(ptrdiff_t taps, ptrdiff_t kc, const char *a, ptrd
                                const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset, char *c,
                                ptrdiff_t c_pitch, int accumulate);
 
-#define HEIGHTS(X, nv, bits) X(1, nv, bits) X(2, nv, bits) X(3, nv, bits) X(4, nv, bits)           \
-    X(5, nv, bits) X(6, nv, bits) X(7, nv, bits) X(8, nv, bits) X(9, nv, bits) X(10, nv, bits)     \
-    X(11, nv, bits) X(12, nv, bits)
-#define INSTANCE(mr, nv, bits)                                                                     \
-    static void dot_rows_##mr##x##nv##_##bits(                                                     \
+#define HEIGHTS(X, width) X(1, width) X(2, width) X(3, width) X(4, width) X(5, width) X(6, width)    \
+    X(7, width) X(8, width) X(9, width) X(10, width) X(11, width) X(12, width)
+#define INSTANCE(mr, halves)                                                                       \
+    static void dot_rows_##mr##x##halves(                                                          \
         ptrdiff_t taps, ptrdiff_t kc, const char *const *a, ptrdiff_t a_shift,                     \
         const ptrdiff_t *offset, const ptrdiff_t *index, const char *panel, char *const *c,        \
         ptrdiff_t c_shift, ptrdiff_t channels, int rounded, int how, const char *const *ahead,     \
         ptrdiff_t touched) {                                                                       \
-        dot_rows_##bits(mr, nv, taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels,  \
-                        rounded, how, ahead, touched);                                             \
+        dot_rows(mr, halves, taps, kc, a, a_shift, offset, index, panel, c, c_shift, channels,     \
+                 rounded, how, ahead, touched);                                                    \
     }
-HEIGHTS(INSTANCE, 1, 256)
-HEIGHTS(INSTANCE, 1, 512)
-HEIGHTS(INSTANCE, 2, 512)
+HEIGHTS(INSTANCE, 1)
+HEIGHTS(INSTANCE, 2)
+HEIGHTS(INSTANCE, 3)
+HEIGHTS(INSTANCE, 4)
 #undef INSTANCE
-#define INSTANCE(mr, nv, bits)                                                                     \
+#define INSTANCE(mr, nv)                                                                           \
     static void dot_columns_##mr##x##nv(ptrdiff_t taps, ptrdiff_t kc, const char *a,               \
                                         ptrdiff_t width, const char *b, ptrdiff_t b_pitch,         \
                                         const ptrdiff_t *offset, char *c, ptrdiff_t c_pitch,       \
                                         int accumulate) {                                          \
         dot_columns(mr, nv, taps, kc, a, width, b, b_pitch, offset, c, c_pitch, accumulate);       \
     }
-HEIGHTS(INSTANCE, 1, 512)
-HEIGHTS(INSTANCE, 2, 512)
+HEIGHTS(INSTANCE, 1)
+HEIGHTS(INSTANCE, 2)
 #undef INSTANCE
-#define ENTRY(mr, nv, bits) [mr] = dot_rows_##mr##x##nv##_##bits,
-static const dot_rows_fn dot_narrow_tiles[DOT_MR + 1] = {HEIGHTS(ENTRY, 1, 256)};
+#define ENTRY(mr, halves) [halves][mr] = dot_rows_##mr##x##halves,
+static const dot_rows_fn dot_rows_tiles[5][DOT_MR + 1] = {HEIGHTS(ENTRY, 1) HEIGHTS(ENTRY, 2)
+                                                              HEIGHTS(ENTRY, 3) HEIGHTS(ENTRY, 4)};
 #undef ENTRY
-#define ENTRY(mr, nv, bits) [nv][mr] = dot_rows_##mr##x##nv##_##bits,
-static const dot_rows_fn dot_rows_tiles[3][DOT_MR + 1] = {HEIGHTS(ENTRY, 1, 512)
-                                                              HEIGHTS(ENTRY, 2, 512)};
-#undef ENTRY
-#define ENTRY(mr, nv, bits) [nv][mr] = dot_columns_##mr##x##nv,
-static const dot_columns_fn dot_columns_tiles[3][DOT_MR + 1] = {HEIGHTS(ENTRY, 1, 512)
-                                                                    HEIGHTS(ENTRY, 2, 512)};
+#define ENTRY(mr, nv) [nv][mr] = dot_columns_##mr##x##nv,
+static const dot_columns_fn dot_columns_tiles[3][DOT_MR + 1] = {HEIGHTS(ENTRY, 1) HEIGHTS(ENTRY, 2)};
 #undef ENTRY
 #undef HEIGHTS
 #undef UNROLL
@@ -128,7 +202,7 @@ static void run_vectors(ptrdiff_t rows, int nv, ptrdiff_t taps, ptrdiff_t kc, co
                         ptrdiff_t a_shift, const ptrdiff_t *offset, const ptrdiff_t *index,
                         const char *panel, char *const *c, ptrdiff_t c_shift, ptrdiff_t channels,
                         int rounded, int how, ptrdiff_t following, ptrdiff_t touched) {
-    const dot_rows_fn *tile = nv == 1 && channels <= 8 ? dot_narrow_tiles : dot_rows_tiles[nv];
+    const dot_rows_fn *tile = dot_rows_tiles[2 * nv - (channels <= 16 * nv - 8)];
     for (ptrdiff_t tiles = (rows + DOT_MR - 1) / DOT_MR; tiles > 0; tiles--) {
         ptrdiff_t mr = (rows + tiles - 1) / tiles;
         const int ask = following && rows + following >= 2 * mr;
