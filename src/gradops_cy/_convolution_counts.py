@@ -88,6 +88,8 @@ class Work:
         # Zen 4 multiplies the halves of 64 bytes one after the other.
         self.halved = ZEN4 and lanes * self.size == LINE
         self.vectors = -(-self.inputs // lanes)  # of the channels of a group
+        # Those that are multiplied, without a second half that holds no channel.
+        self.multiplied = -(-self.inputs * 2 // lanes) / 2 if self.halved else self.vectors
         self.axes = axes = _convolution_taps.axes(problem)
         self.classes = prod(axis.classes for axis in axes)
         self.taps = prod(map(len, axes))  # of all residue classes
@@ -164,11 +166,12 @@ def _rows(work: Work) -> Counts:
     follow = axis.out_step == 1 and axis.in_step % problem.dilations[2] == 0
     merged = len(axis) if follow and sums_runs(problem, work.layout, work.tiles) else 1
     inside = work.inside_rows if merged > 1 else work.inside
+    multiplied = max(1, work.multiplied)  # half a vector by itself takes as long as a whole one
     counts = {
         "call": 1,
         "rows of weights": work.weights_rows,
         "weights from memory": work.weights_beyond,
-        "products": vectors * work.taps * work.outputs * inside,
+        "products": work.positions * multiplied * work.taps * work.outputs * inside,
         "taps of tiles": tiles * work.taps / merged,
         "rows": work.rows * work.classes,
         "blocks": work.blocks,
@@ -351,12 +354,10 @@ def _tiles_of_pairs(work: Work, taps: int, depth: int, inside: float) -> Counts:
     vectors = -(-work.inputs // DOT_COLUMNS)
     tiles = -(-work.positions // _TILE_OF_PAIRS) * -(-vectors // 2)
     results = "results last" if work.last else "results first"
-    # The last half of a vector is left out where the halves take turns.
-    multiplied = -(-work.inputs // (DOT_COLUMNS // 2)) / 2 if work.halved else vectors
     return {
         "call": 1,
         "rows of weights": work.weights_rows,
-        "products": work.positions * multiplied * taps * depth * inside,
+        "products": work.positions * work.multiplied * taps * depth * inside,
         "taps of tiles": tiles * taps,
         "rows": work.rows * work.classes,
         "blocks": work.blocks,

@@ -142,6 +142,7 @@ cdef struct Rows:
     char **sums                     # of a tile that are to be rounded on their way there; or NULL
     Py_ssize_t result_shift
     Py_ssize_t nv                   # vectors of channels
+    bint half                       # ... of which the last one has none in its second half
     int last                        # channels of the last one that are written
     const char *weights             # [tap][k][nv]
     const char *outside
@@ -154,7 +155,7 @@ cdef inline void run_taps(const Work *work, const Rows *r, Py_ssize_t position, 
                           Py_ssize_t first, Py_ssize_t last, int how) noexcept nogil:
     """Add up taps `first` to `last` - 1 for some positions, as many as a tile may have."""
     cdef bint asks = r.asks and position + 2 * positions <= r.positions
-    run_rows(work.f64, positions, r.nv, last - first, r.kc,
+    run_rows(work.f64, positions, <int> r.nv, r.half, last - first, r.kc,
              r.row + first * r.positions + position, r.positions, r.row_shift,
              positions if asks else 0,
              r.weights + first * r.kc * r.nv * work.lanes * work.size,
@@ -275,6 +276,7 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
         block = work.block + 4 * i
         channels, r.nv, r.last = block[1], block[2], <int> work.lanes
         ldb = r.nv * work.lanes
+        r.half = HAVE_HALVES and r.nv > 1 and 2 * channels <= (2 * r.nv - 1) * work.lanes
         if r.sums:
             for tile in range(MR_MAX):
                 sums[tile] = s.result + tile * ldb * work.size

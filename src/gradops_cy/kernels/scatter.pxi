@@ -137,7 +137,7 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
                         row[position], pitch, &here, weights,
                         result[position] + column * work.size, c_pitch, 0, &nothing)
             else:
-                run_rows(work.f64, end - position, nv, 1, kc,
+                run_rows(work.f64, end - position, nv, 0, 1, kc,
                          row + position, total, 0, 0, weights, result + position, column,
                          <int> work.lanes, 0)
     return fine

@@ -1,7 +1,8 @@
 /* The register tiles of the convolution engine: MR x NV vectors of results that stay in registers
  * over the whole sum. MR and NV are compile-time constants of each instance.
  *
- *   rows      c[m][v] = sum over t, k of a[t][m][k] * b[t][k][v]       vector over channels
+ *   rows      c[m][v] = sum over t, k of a[t][m][k] * b[t][k][v]       vector over channels, of which the
+ *                                                                     last one may be half of one
  *   columns   c[m][v] = sum over k    of a[k][m] * b[offset[k] + v]     vector over space
  *
  * A sum may go on from what c holds, so that a long one may be cut anywhere without a change of one
@@ -9,6 +10,7 @@
 #ifndef GRADOPS_TILE_H
 #define GRADOPS_TILE_H
 
+#include "half_vectors.h"
 #include "stream.h"
 #include "vector_io.h"
 
@@ -25,11 +27,19 @@
 
 /* Accumulators, one row of b and one broadcast must fit the register file. */
 #if VECTOR_REGISTERS == 32
-#define TILE_INSTANCES(X) X(1, 12) X(2, 12) X(3, 8) X(4, 6) X(6, 4) X(7, 3)
+#define ROWS_INSTANCES(X) X(1, 12) X(2, 12) X(3, 8) X(4, 6)
+#define TILE_INSTANCES(X) ROWS_INSTANCES(X) X(6, 4) X(7, 3)
 #define ROWS_NV 4
 #else
-#define TILE_INSTANCES(X) X(1, 8) X(2, 6) X(3, 3) X(4, 2)
+#define ROWS_INSTANCES(X) X(1, 8) X(2, 6)
+#define TILE_INSTANCES(X) ROWS_INSTANCES(X) X(3, 3) X(4, 2)
 #define ROWS_NV 2
+#endif
+/* Those whose last vector may be half of one: not of one alone, where pointers to rows take longest. */
+#if HAVE_HALVES
+#define HALF_INSTANCES(X) X(2, 12) X(3, 8) X(4, 6)
+#else
+#define HALF_INSTANCES(X)
 #endif
 
 /* The most rows a tile of nv vectors may have; 0 where no such tile exists. */
@@ -45,11 +55,14 @@ static int tile_rows(int nv) {
 
 /* The calls below take untyped pointers: f64 says which type they point to. */
 
-INLINE void run_rows(int f64, int mr, int nv, ptrdiff_t taps, ptrdiff_t kc, const void *a,
+/* `half`, the second half of the last one of several vectors holds no channel. */
+INLINE void run_rows(int f64, int mr, int nv, int half, ptrdiff_t taps, ptrdiff_t kc, const void *a,
                      ptrdiff_t a_pitch, ptrdiff_t a_shift, ptrdiff_t ahead, const void *b, void *c,
                      ptrdiff_t c_shift, int last, int how) {
-    if (f64) rows_tiles_f64[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last, how);
-    else rows_tiles_f32[nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last, how);
+    if (f64)
+        rows_tiles_f64[half][nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last, how);
+    else
+        rows_tiles_f32[half][nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last, how);
 }
 
 INLINE void run_columns(int f64, int mr, int nv, ptrdiff_t kc, const void *a, const void *b,

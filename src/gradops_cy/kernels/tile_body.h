@@ -8,30 +8,36 @@ typedef void (*NAME(rows_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a
 typedef void (*NAME(columns_fn))(ptrdiff_t kc, const REAL *a, const REAL *b, const ptrdiff_t *offset,
                                  ptrdiff_t ahead, REAL *c, ptrdiff_t ldc, int accumulate);
 
-/* acc[m][v] += row[m][k] * b[v] */
-INLINE void NAME(rows_step)(const int mr, const int nv, const REAL *const *row, ptrdiff_t k,
-                            const REAL *b, VEC (*acc)[NV_MAX]) {
+/* acc[m][v] += row[m][k] * b[v]; `half`, the last one is in halves[m]. */
+INLINE void NAME(rows_step)(const int mr, const int nv, const int half, const REAL *const *row,
+                            ptrdiff_t k, const REAL *b, VEC (*acc)[NV_MAX], NAME(half) *halves) {
     VEC bv[NV_MAX];
-    UNROLL for (int v = 0; v < nv; v++) bv[v] = *(const VEC *)(b + v * LANES);
+    UNROLL for (int v = 0; v < nv - half; v++) bv[v] = *(const VEC *)(b + v * LANES);
     UNROLL for (int m = 0; m < mr; m++) {
         VEC am = row[m][k] - (VEC){0};
-        UNROLL for (int v = 0; v < nv; v++) acc[m][v] += am * bv[v];
+        if (half) KEEP(am);
+        UNROLL for (int v = 0; v < nv - half; v++) acc[m][v] += am * bv[v];
+        if (half)
+            NAME(add_product)(halves + m, NAME(low)(am),
+                              *(const NAME(half) *)(b + (nv - 1) * LANES));
     }
 }
 
 /* a: taps x a_pitch row pointers, of which the first mr of each tap are used, a_shift elements on, and
  * asked for are those `ahead` pointers on, unless it is 0; b: packed panel; c: mr row pointers, written
  * c_shift elements on, and of their last vector `last` elements. */
-INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc,
-                            const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t a_shift,
+INLINE void NAME(rows_tile)(const int mr, const int nv, const int half, ptrdiff_t taps,
+                            ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t a_shift,
                             ptrdiff_t ahead, const REAL *b, REAL *const *c, ptrdiff_t c_shift,
                             int last, int how) {
     VEC acc[MR_MAX][NV_MAX];
+    NAME(half) halves[MR_MAX];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
             acc[m][v] = how != GO_ON ? (VEC){0}
                                      : NAME(read)((const char *)(c[m] + c_shift + v * LANES),
                                                   v == nv - 1 ? last : LANES);
+    if (half) UNROLL for (int m = 0; m < mr; m++) halves[m] = NAME(low)(acc[m][nv - 1]);
     for (ptrdiff_t t = 0; t < taps; t++, a += a_pitch) {
         const REAL *row[MR_MAX];
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + a_shift;
@@ -42,9 +48,10 @@ INLINE void NAME(rows_tile)(const int mr, const int nv, ptrdiff_t taps, ptrdiff_
         ptrdiff_t k = 0;
         for (; k + K_STEPS <= kc; k += K_STEPS, b += K_STEPS * nv * LANES)
             UNROLL for (int i = 0; i < K_STEPS; i++)
-                NAME(rows_step)(mr, nv, row, k + i, b + i * nv * LANES, acc);
-        for (; k < kc; k++, b += nv * LANES) NAME(rows_step)(mr, nv, row, k, b, acc);
+                NAME(rows_step)(mr, nv, half, row, k + i, b + i * nv * LANES, acc, halves);
+        for (; k < kc; k++, b += nv * LANES) NAME(rows_step)(mr, nv, half, row, k, b, acc, halves);
     }
+    if (half) UNROLL for (int m = 0; m < mr; m++) acc[m][nv - 1] = NAME(wide)(halves[m]);
     if (how == STREAM) {
         UNROLL for (int m = 0; m < mr; m++)
             UNROLL for (int v = 0; v < nv; v++) STREAM_VECTOR(c[m] + c_shift + v * LANES, acc[m][v]);
@@ -80,36 +87,56 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
 }
 
 /* One instance for every height up to the tile's limit, and the table that finds it. */
+#define HEIGHTS_2(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__)
+#define HEIGHTS_3(X, ...) HEIGHTS_2(X, __VA_ARGS__) X(3, __VA_ARGS__)
+#define HEIGHTS_4(X, ...) HEIGHTS_3(X, __VA_ARGS__) X(4, __VA_ARGS__)
+#define HEIGHTS_6(X, ...) HEIGHTS_4(X, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
+#define HEIGHTS_8(X, ...) HEIGHTS_6(X, __VA_ARGS__) X(7, __VA_ARGS__) X(8, __VA_ARGS__)
+#define HEIGHTS_12(X, ...)                                                                          \
+    HEIGHTS_8(X, __VA_ARGS__) X(9, __VA_ARGS__) X(10, __VA_ARGS__) X(11, __VA_ARGS__) X(12, __VA_ARGS__)
+
+#define INSTANCE(MR, NV, HALF)                                                                      \
+    static void NAME(rows_##MR##x##NV##_##HALF)(                                                    \
+        ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t a_shift,   \
+        ptrdiff_t ahead, const REAL *b, REAL *const *c, ptrdiff_t c_shift, int last, int how) {     \
+        NAME(rows_tile)(MR, NV, HALF, taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last,    \
+                        how);                                                                       \
+    }
+#define ENTRY(MR, NV, HALF) [NV][MR] = NAME(rows_##MR##x##NV##_##HALF),
+#define DEFINE(NV, MR) HEIGHTS_##MR(INSTANCE, NV, 0)
+#define DEFINE_HALF(NV, MR) HEIGHTS_##MR(INSTANCE, NV, 1)
+#define ENTER(NV, MR) HEIGHTS_##MR(ENTRY, NV, 0)
+#define ENTER_HALF(NV, MR) HEIGHTS_##MR(ENTRY, NV, 1)
+ROWS_INSTANCES(DEFINE)
+HALF_INSTANCES(DEFINE_HALF)
+static const NAME(rows_fn) NAME(rows_tiles)[2][ROWS_NV + 1][MR_MAX + 1] = {{ROWS_INSTANCES(ENTER)},
+                                                                        {HALF_INSTANCES(ENTER_HALF)}};
+#undef ENTER_HALF
+#undef ENTER
+#undef DEFINE_HALF
+#undef DEFINE
+#undef ENTRY
+#undef INSTANCE
+
 #define INSTANCE(MR, NV)                                                                            \
-    static void NAME(rows_##MR##x##NV)(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a,          \
-                                       ptrdiff_t a_pitch, ptrdiff_t a_shift, ptrdiff_t ahead,       \
-                                       const REAL *b, REAL *const *c, ptrdiff_t c_shift, int last,  \
-                                       int how) {                                                   \
-        NAME(rows_tile)(MR, NV, taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last, how);    \
-    }                                                                                               \
     static void NAME(columns_##MR##x##NV)(ptrdiff_t kc, const REAL *a, const REAL *b,               \
                                           const ptrdiff_t *offset, ptrdiff_t ahead, REAL *c,        \
                                           ptrdiff_t ldc, int acc) {                                 \
         NAME(columns_tile)(MR, NV, kc, a, b, offset, ahead, c, ldc, acc);                           \
     }
-#define HEIGHTS_2(X, NV) X(1, NV) X(2, NV)
-#define HEIGHTS_3(X, NV) HEIGHTS_2(X, NV) X(3, NV)
-#define HEIGHTS_4(X, NV) HEIGHTS_3(X, NV) X(4, NV)
-#define HEIGHTS_6(X, NV) HEIGHTS_4(X, NV) X(5, NV) X(6, NV)
-#define HEIGHTS_8(X, NV) HEIGHTS_6(X, NV) X(7, NV) X(8, NV)
-#define HEIGHTS_12(X, NV) HEIGHTS_8(X, NV) X(9, NV) X(10, NV) X(11, NV) X(12, NV)
-
 #define DEFINE(NV, MR) HEIGHTS_##MR(INSTANCE, NV)
 TILE_INSTANCES(DEFINE)
 #undef DEFINE
-#undef INSTANCE
-
-#define ENTRY(MR, NV) [NV][MR] = NAME(rows_##MR##x##NV),
-#define DEFINE(NV, MR) HEIGHTS_##MR(ENTRY, NV)
-static const NAME(rows_fn) NAME(rows_tiles)[NV_MAX + 1][MR_MAX + 1] = {TILE_INSTANCES(DEFINE)};
-#undef ENTRY
 #define ENTRY(MR, NV) [NV][MR] = NAME(columns_##MR##x##NV),
+#define DEFINE(NV, MR) HEIGHTS_##MR(ENTRY, NV)
 static const NAME(columns_fn) NAME(columns_tiles)[NV_MAX + 1][MR_MAX + 1] = {TILE_INSTANCES(DEFINE)};
 #undef ENTRY
 #undef DEFINE
+#undef INSTANCE
+#undef HEIGHTS_12
+#undef HEIGHTS_8
+#undef HEIGHTS_6
+#undef HEIGHTS_4
+#undef HEIGHTS_3
+#undef HEIGHTS_2
 #undef UNROLL
