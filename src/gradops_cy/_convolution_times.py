@@ -9,6 +9,7 @@ times as long as the best kernel, on average.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import sqrt
 
 from gradops_cy import _convolution_depthwise_times
 from gradops_cy._convolution_counts import COUNTS, Counts, Work
@@ -123,6 +124,10 @@ _HALVED, _LOADS = 0.22, 0.3
 
 # A call of DEPTHWISE, of which _convolution_depthwise_times tells the rest.
 _CALL = 6300
+
+# How the names of things begin that a call does once, and the images of a batch that shares them.
+_ONCE = ("call", "weights", "rows of weights")
+_BATCH = 8
 
 # The same for bfloat16 whose pairs vectors multiply, and for kernels that convert it.
 _NANOSECONDS_OF_PAIRS: dict[int, Counts] = {
@@ -255,31 +260,41 @@ def nanoseconds(
     parts: int,
     kernels: Iterable[int],
 ) -> dict[int, float]:
-    """Estimate the times of kernels for an image: what is computed must not depend on the batch.
+    """Estimate the times that kernels take for an image: alone, and of a batch, on average.
 
-    They multiply float32, or with one of `parts` pairs of bfloat16 if they can.
+    What is computed must not depend on the batch. They multiply float32, or with one of `parts`
+    pairs of bfloat16 if they can.
     """
     work = Work(problem, layout, tiles, assumed, parts)
     times = {}
     for kernel in kernels:
-        if kernel == DEPTHWISE:
-            rows, boxes = _convolution_depthwise_times.nanoseconds(
-                problem, tiles.lanes, tiles.vector_pairs
-            )
-            along = goes_along_rows(problem, layout, tiles, kernel, parts, assumed)
-            times[kernel] = _CALL + (rows if along else boxes)
-            continue
-        costs, counts = _costs(kernel, work)
-        time = 0.0
-        for name, count in counts.items():
-            each = costs[name]
-            if work.halved and name.startswith("products"):
-                each = _HALVED
-            elif work.halved and name == "loads":
-                each *= _LOADS
-            time += each * count
-        times[kernel] = time
+        once, each = _of_call_and_image(kernel, work)
+        times[kernel] = sqrt((once + each) * (once / _BATCH + each))
     return times
+
+
+def _of_call_and_image(kernel: int, work: Work) -> tuple[float, float]:
+    """Return what a call takes whatever the batch, and for each image."""
+    if kernel == DEPTHWISE:
+        problem, tiles = work.problem, work.tiles
+        rows, boxes = _convolution_depthwise_times.nanoseconds(
+            problem, tiles.lanes, tiles.vector_pairs
+        )
+        along = goes_along_rows(problem, work.layout, tiles, kernel, work.parts, work.assumed)
+        return _CALL, rows if along else boxes
+    costs, counts = _costs(kernel, work)
+    once = each = 0.0
+    for name, count in counts.items():
+        cost = costs[name]
+        if work.halved and name.startswith("products"):
+            cost = _HALVED
+        elif work.halved and name == "loads":
+            cost *= _LOADS
+        if name.startswith(_ONCE):
+            once += cost * count
+        else:
+            each += cost * count
+    return once, each
 
 
 def _costs(kernel: int, work: Work) -> tuple[Counts, Counts]:
