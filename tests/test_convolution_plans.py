@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gradops_cy
-from gradops_cy import _convolution_plan
+from gradops_cy._convolution_layout import layout_of
 from tests.cases import LAYERS, conv_case, every_dtype, layer
 from tests.test_threads import same_bits
 from tests.tolerances import DTYPES
@@ -182,7 +182,7 @@ def test_contiguous_arrays_are_what_is_prepared_for(extent, channels, data_forma
     assert len(plan._state[1]) == 1
     form = plan._form
     weights = form.weights(plan._state[0])
-    found = _convolution_plan.layout_of(form.problem, array, array, weights, last, False)
+    found = layout_of(form.problem, array, array, weights, last, False)
     assert plan._contiguous == found
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gradops_cy import _convolution_frames as frames
-from gradops_cy import _convolution_plan as plans
 from gradops_cy import convolution
+from gradops_cy._convolution_layout import layout_of
 from tests.cases import every_dtype, sequence
 from tests.test_convolution_plans import check_call, plan_of
 from tests.test_threads import same_bits
@@ -44,7 +44,7 @@ def test_frames_are_channels(monkeypatch, case, data_format, dtype):
     form, last = plan._form, data_format == "NXC"
     array = form.source(np.ones(dy.shape, dy.dtype))
     axes = form.weights(weights)
-    assert plan._contiguous is plans.layout_of(form.problem, array, plan(dy), axes, last, False)
+    assert plan._contiguous is layout_of(form.problem, array, plan(dy), axes, last, False)
     halves_overlap = dtype in ("f16", "bf16") and case.kernel[0] > 2 * case.strides[0]
     assert form.framed != halves_overlap
     monkeypatch.setattr(frames, "product", lambda problem: None)

@@ -1,19 +1,16 @@
-"""From a convolution problem to kernel calls: tables, packed weights, scratch.
+"""From a convolution problem to kernel calls: its program, packed weights, scratch.
 
 What a plan is made of is chosen in _convolution_choice (the kernel) and _convolution_blocks (the
-tasks). However the work is cut, not a bit of the result changes: every element is one sum in one
-order, which the kernel and the problem fix (taps, then channels; SCATTER and Winograd add up the
-sums over channels).
+tasks), and handed to the kernels by _convolution_program. However the work is cut, not a bit of the
+result changes: every element is one sum in one order, which the kernel and the problem fix (taps,
+then channels; SCATTER and Winograd add up the sums over channels).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from functools import cached_property, lru_cache
-from itertools import chain
 from typing import Any
-
-import numpy as np
 
 from gradops_cy import (
     _arrays,
@@ -21,31 +18,26 @@ from gradops_cy import (
     _convolution_columns,
     _convolution_diagonal,
     _convolution_fold,
-    _convolution_grouped,
     _convolution_scatter,
     _convolution_spread,
-    _convolution_taps,
     _convolution_unfold,
     _isa,
 )
 from gradops_cy._arrays import Array
-from gradops_cy._convolution_axis import table
 from gradops_cy._convolution_choice import choose, dot_parts
 from gradops_cy._convolution_kernels import (
-    DOT,
     DOT_COLUMNS,
-    GROUPED,
     KERNEL_NAMES,
     KERNELS,
     MODERATE,
     NOTHING,
-    PAIRS,
     ROWS,
     SCATTER,
     Layout,
 )
+from gradops_cy._convolution_layout import layout_of
 from gradops_cy._convolution_problem import ConvProblem
-from gradops_cy._processor import AMD, ZEN4
+from gradops_cy._convolution_program import panel_tables, program_of
 
 # Below this a second thread costs more than it brings; an element moved takes as long as some flop.
 THREAD_FLOP = 1 << 20
@@ -54,17 +46,6 @@ ELEMENT_FLOP = 8
 KEPT_BYTES = 1 << 24
 # From here on NumPy asks for huge pages: what of the last one is not used is memory all the same.
 HUGE_BYTES = 1 << 22
-# Packed weights that the second-level cache has no room for.
-STREAM_PANELS = 1 << 20
-# A thread's share of a diff_dst that the second-level cache of AMX processors has no room for.
-LARGE_SOURCE = 1 << 21
-# Channels of rows that prefetchers of Intel lose.
-SHORT_ROW = 96
-# One of a diff_src whose lines stores wait for.
-LARGE_RESULT = 1 << 20
-# Runs of weights that are asked for before they are packed: prefetchers of Zen 3 and 4 do not
-# follow them, others' do.
-WEIGHTS_AHEAD = 4 if AMD else 0
 
 
 # Panels and scratch of the last calls, of whatever plan, for the next ones: a page fault for every
@@ -129,165 +110,21 @@ class Plan:
             self.choice.zero_first and self.choice.kernel != SCATTER and not layout.accumulate
         )
 
-    # -- tables ----------------------------------------------------------------------------
-
-    @cached_property
-    def _work_tables(self) -> tuple[Array, Array]:
-        """Return the residue classes and taps as the kernel reads them."""
-        choice, merge = self.choice, self.cut.merge
-        if choice.kernel == SCATTER:
-            return _convolution_scatter.tables(choice.given, choice.lanes, choice.along_rows)
-        if merge == 1:
-            return choice.residues, choice.taps
-        residues, taps = choice.residues.copy(), choice.taps[::merge].copy()
-        residues[:, 3:] //= merge
-        return residues, taps
-
-    @cached_property
-    def _blocks(self) -> Array:
-        # Of as many blocks as long sums have, numpy.array would take longer than all of planning.
-        return np.fromiter(chain.from_iterable(self.cut.blocks), np.intp).reshape(-1, 4)
-
     @cached_property
     def _panel_tables(self) -> tuple[Array, Array, Array]:
-        """Return what packing reads: kernel coordinates and ranks of the taps, channel blocks."""
-        choice = self.choice
-        # Widths in elements instead of vectors.
-        unit = {ROWS: choice.lanes, DOT: DOT_COLUMNS}.get(choice.panel_kernel, 1)
-        blocks = self._blocks * np.array([1, 1, unit, 1], np.intp)
-        if choice.abreast > 1:
-            blocks = blocks[:1]  # of each group by itself
-        if choice.kernel == SCATTER:
-            return np.zeros((1, 3), np.intp), np.zeros(1, np.intp), blocks
-        if self.cut.packed_apart > 1 or choice.winograd:
-            given = _convolution_taps.taps_of(_convolution_taps.axes(choice.given), False)
-            return given.coordinates, given.ranks, blocks
-        return choice.work.coordinates, choice.work.ranks, blocks
+        return panel_tables(self.cut)
 
     @cached_property
     def _program(self) -> Any:
-        """Hand the tables to the kernels."""
-        choice, cut = self.choice, self.cut
-        scatter = choice.kernel == SCATTER
-        grouped = choice.kernel == GROUPED
-        ring_d, ring_h = _convolution_grouped.rings(choice.work.axes) if grouped else (0, 0)
-        blocking = {
-            "kernel": choice.kernel,
-            "dtype": self.problem.dtype,
-            "windowed": int(choice.windowed),
-            "direct": int(cut.direct),
-            "streams": int(cut.streams),
-            "stages": int(cut.stages),
-            "touches": int(cut.touches or cut.touches_block or cut.touches_results),
-            "asks": int(self._asks),
-            "flatten": int(cut.flatten),
-            "rounded": int(cut.rounded),
-            "exact_halo": int(choice.exact_halo),
-            "all_inside": int(_convolution_taps.stay_inside(choice.problem, choice.work.axes)),
-            "interleave": int(cut.interleave),
-            "all_classes": int(cut.all_classes),
-            "parts": choice.parts,
-            "broadcast": choice.broadcast,
-            "entry_channels": choice.entry_channels,
-            "paired": int(choice.paired),
-            "abreast": choice.abreast,
-            "checks": int(choice.checks),
-            "fold_h": choice.fold[0],
-            "fold_w": choice.fold[1],
-            "height": choice.given.diff_src[1],
-            "width": choice.given.diff_src[2],
-            "stride_columns": choice.stride_columns,
-            "row_classes": choice.row_classes,
-            "column_pairs": int(choice.column_pairs),
-            "strided": int(choice.strided),
-            "row_pairs": int(choice.row_pairs),
-            "packed_apart": cut.packed_apart,
-            "streams_panels": int(self._streams_panels),
-            "weights_ahead": WEIGHTS_AHEAD,
-            "unfold": cut.unfold,
-            "winograd": int(choice.winograd),
-            "dilation_h": choice.given.dilations[1],
-            "dilation_w": choice.given.dilations[2],
-            "window_plane": cut.window_plane,
-            "result_plane": cut.result_plane,
-            "joins": self._joins,
-            "any_width": int(self.problem.rank == 1 and not self._of_all_images),
-            "in_order": int(choice.in_order),
-            "batch": self.problem.batch,
-            "groups": choice.problem.groups,
-            "task_groups": cut.task_groups,
-            "input_channels": choice.problem.input_channels,
-            "output_channels": choice.problem.output_channels,
-            "source_channels": choice.source_channels,
-            "chunk": cut.chunk,
-            "merge": cut.merge,
-            "channel_splits": cut.channel_splits,
-            "class_splits": cut.class_splits,
-            "group_panel": cut.group_panel,
-            "nv": cut.nv,
-            "step": _convolution_columns.step(choice),
-            "tile_positions": cut.tile_positions,
-            "depth": choice.depth,
-            "unit": choice.unit,
-            "tail": choice.tail,
-            "taps_inside": int(cut.taps_inside),
-            "entry_pitch": cut.entry_pitch,
-            "planes": cut.planes or 1,
-            "shares_product": int(cut.shares_product),
-            "strip": cut.strip,
-            "box_pitch": cut.box_pitch if scatter else 0,
-            "box_bytes": cut.box_bytes if scatter else 0,
-            "result_pitch": cut.result_pitch,
-            "pair_pitch": cut.pair_pitch,
-            "along_rows": int(choice.along_rows),
-            "window_pitch": cut.window_pitch,
-            "ring_d": ring_d,
-            "ring_h": ring_h,
-            **cut.scratch,
-            "scratch_bytes": cut.scratch_bytes,
-        }
-        # These kernels find a tap in the window by an index; merged taps follow the first.
-        indexed = choice.phased or (choice.kernel == ROWS and choice.windowed)
-        depth, height, _ = cut.axes
-        plane = depth.window * height.window * cut.row_pitch if cut.planes else 0
-        phased = (choice.phased,) * 2 + (choice.phased and not choice.in_order,)
-        of_axes = zip(cut.axes, phased, (1, 1, cut.merge), (0, 0, plane), strict=True)
-        axes = [
-            table(axis, sorts, len(axis.taps) // merge if indexed else 0, apart, scatter)
-            for axis, sorts, merge, apart in of_axes
-        ]
-        sources = axes
-        if choice.winograd:
-            sources = [table(axis, False, 0) for axis in cut.sources]
-        elif choice.unfolds:
-            # Of a run of taps, the first.
-            sources = [
-                table(axis, False, len(axis.taps) // run)
-                for axis, run in zip(cut.sources, (1, 1, cut.unfold), strict=True)
-            ]
-        return KERNELS.Program(
-            axes, sources, *self._work_tables, self._blocks, *self._panel_tables, blocking
+        return program_of(
+            self.problem,
+            self.cut,
+            self._panel_tables,
+            packed_bytes=self.packed_bytes,
+            num_threads=self.num_threads,
+            joins=self._joins,
+            of_all_images=self._of_all_images,
         )
-
-    @property
-    def _asks(self) -> bool:
-        """Whether DOT's tiles that are loaded from diff_dst ask for the next positions.
-
-        So do those of ROWS, as measured on Intel: its prefetchers lose the short rows that a tile
-        reads side by side. Or GROUPED there, for the next rows of diff_src: stores of whole lines
-        wait for them, which lie a position's channels apart, where no prefetcher follows.
-        """
-        choice, problem = self.choice, self.problem
-        if choice.kernel == GROUPED:
-            lines = problem.plain and choice.lanes * choice.size == 64
-            strided = lines and not (AMD or choice.boxed or choice.broadcast)
-            return strided and problem.diff_src_bytes > LARGE_RESULT * self.num_threads
-        in_place = not choice.windowed and problem.groups == 1
-        in_place = in_place and problem.diff_dst_bytes > LARGE_SOURCE * self.num_threads
-        if choice.kernel == ROWS:
-            short = problem.pointwise and problem.output_channels <= SHORT_ROW
-            return in_place and short and not AMD
-        return in_place and choice.kernel == DOT
 
     # -- memory ----------------------------------------------------------------------------
 
@@ -299,15 +136,6 @@ class Plan:
         if choice.panels_over_groups:
             rows = len(choice.taps) * choice.problem.output_channels
         return max(rows * self.cut.weights_bytes, 64)
-
-    @property
-    def _streams_panels(self) -> bool:
-        """Whether packed weights are written past the caches, which are too small for them."""
-        choice = self.choice
-        whole_lines = choice.panel_kernel in (ROWS, DOT) and choice.kernel != PAIRS
-        whole_lines = whole_lines and choice.parts < 2
-        whole_lines = whole_lines and not (choice.broadcast or choice.winograd)
-        return ZEN4 and whole_lines and self.packed_bytes >= STREAM_PANELS
 
     @cached_property
     def _scratch_bytes(self) -> int:
@@ -428,83 +256,6 @@ class Plan:
 def plan_for(problem: ConvProblem, layout: Layout, num_threads: int, assumed: int) -> Plan:
     """Return the plan of a problem; the cache is bounded and holds tables, never weights."""
     return Plan(problem, layout, num_threads, assumed)
-
-
-# Finding a plan compares its layout by identity.
-_shared_layout = lru_cache(maxsize=32)(Layout)
-
-
-def layout_of(
-    problem: ConvProblem,
-    diff_dst: Array,
-    diff_src: Array,
-    weights: Array,
-    channels_last: bool,
-    accumulate: bool,
-) -> Layout:
-    """Return the layout of two tensors, and of (g, O, I, D, H, W) weights where that matters."""
-    return _layout(
-        _convolution_spread.order_of(problem, weights, diff_src, channels_last),
-        problem.joinable,
-        weights.strides[2] == weights.itemsize,
-        diff_dst.shape,
-        diff_dst.strides,
-        diff_src.shape,
-        diff_src.strides,
-        diff_src.itemsize,
-        channels_last,
-        accumulate,
-    )
-
-
-# Calls in a loop have the same strides.
-@lru_cache(maxsize=128)
-def _layout(
-    spreads: str,
-    joins: int,
-    by_input: bool,
-    source_shape: tuple[int, ...],
-    source: tuple[int, ...],
-    target_shape: tuple[int, ...],
-    target: tuple[int, ...],
-    unit: int,
-    channels_last: bool,
-    accumulate: bool,
-) -> Layout:
-    channel, last = (-1, -2) if channels_last else (1, -1)
-    if spreads:
-        # There is one position.
-        in_place = source[channel] == unit
-        flags = in_place, True, False, False, False, False
-        return _shared_layout(*flags, 0, accumulate, True, by_input, spreads)
-    if joins:
-        joins = min(joins, _joins(source_shape, source, last), _joins(target_shape, target, last))
-    return _shared_layout(
-        source[channel] == unit,
-        target[channel] == unit,
-        source[last] == unit,
-        target[last] == unit,
-        source[channel] == unit and source[last] == unit * source_shape[channel],
-        target[channel] == unit and target[last] == unit * target_shape[channel],
-        joins,
-        accumulate,
-        _images_join(source_shape, source, last) and _images_join(target_shape, target, last),
-        by_input,
-    )
-
-
-def _joins(shape: tuple[int, ...], strides: tuple[int, ...], last: int) -> int:
-    """Return how many axes before the last one go on where it ends, and on where that ends."""
-    if strides[last - 1] != strides[last] * shape[last]:
-        return 0
-    first = last - 2 if len(shape) == 5 else 0
-    return 1 if strides[first] != strides[last - 1] * shape[last - 1] else 2
-
-
-def _images_join(shape: tuple[int, ...], strides: tuple[int, ...], last: int) -> bool:
-    """Return whether positions lie as far apart from image to image as within one."""
-    axes = 0, *range(last - len(shape) + 3, last + 1)
-    return _arrays.follow([shape[a] for a in axes], [strides[a] for a in axes])
 
 
 def prepare(

@@ -13,6 +13,7 @@ from gradops_cy import _arrays, _attributes, _convolution_plan, _threads
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_call import ConvAttributes, FormOf
 from gradops_cy._convolution_kernels import MODERATE, Layout
+from gradops_cy._convolution_layout import layout_of
 from gradops_cy._convolution_plan import Plan
 
 # The weights as given, and their plan and panels for every layout, number of threads and kind of
@@ -172,7 +173,7 @@ class ConvolutionPlan:
         form = self._form
         shapes = form.diff_dst_shape, form.diff_src_shape
         diff_dst, diff_src = (_arrays.unread(shape, form.dtype) for shape in shapes)
-        return _convolution_plan.layout_of(
+        return layout_of(
             form.problem,
             form.source(diff_dst),
             diff_src,
@@ -239,9 +240,7 @@ class ConvolutionPlan:
             layout = self._contiguous  # looking strides up takes longer
             if add or not (diff_dst.flags.c_contiguous and result.flags.c_contiguous):
                 weights = form.weights(self._state[0])
-                layout = _convolution_plan.layout_of(
-                    form.problem, source, result, weights, last, add
-                )
+                layout = layout_of(form.problem, source, result, weights, last, add)
             state, threads = self._state, self._threads
             plan, packed = self._prepare(state, layout, threads)
             if not plan.run(source, packed, result, last):
