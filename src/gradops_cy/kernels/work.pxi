@@ -49,8 +49,8 @@ cdef extern from "tile.h" nogil:
     enum:
         MR_MAX
     int tile_rows(int nv) noexcept
-    void run_rows(int f64, int mr, int nv, int half, Py_ssize_t taps, Py_ssize_t kc,
-                  const void *a, Py_ssize_t a_pitch, Py_ssize_t a_shift, Py_ssize_t ahead, const void *b, void *c,
+    void run_rows(int f64, int mr, int nv, int half, Py_ssize_t taps, Py_ssize_t kc, const void *a,
+                  Py_ssize_t a_pitch, Py_ssize_t a_shift, Py_ssize_t ahead, const void *b, void *c,
                   Py_ssize_t c_shift, int last, int how) noexcept
     void run_columns(int f64, int mr, int nv, Py_ssize_t kc, const void *a, const void *b,
                      const Py_ssize_t *offset, Py_ssize_t ahead, void *c, Py_ssize_t ldc,
