@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from typing import NamedTuple
+
+import numpy as np
 
 from gradops_cy import (
     _convolution_columns,
@@ -18,6 +20,7 @@ from gradops_cy import (
     _convolution_unfold,
     _processor,
 )
+from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import Axis
 from gradops_cy._convolution_choice import Choice
 from gradops_cy._convolution_kernels import (
@@ -85,6 +88,12 @@ class Cut:
     def evened(self, axis: int, extent: int) -> Cut:
         """Return the cut with as many blocks on an axis as `extent` makes, even ones."""
         return self.reblocked(resized(self.block, axis, even(self.choice.counts[axis], extent)))
+
+    @cached_property
+    def block_table(self) -> Array:
+        """Table of the channel blocks."""
+        # Of as many blocks as long sums have, numpy.array would take longer than all of planning.
+        return np.fromiter(chain.from_iterable(self.blocks), np.intp).reshape(-1, 4)
 
     @property
     def position_blocks(self) -> int:
@@ -275,9 +284,8 @@ class Cut:
 
         Stores of 64 bytes that lie in two lines wait for both; on Intel less than asking takes.
         """
-        choice = self.choice
-        written = choice.kernel in (ROWS, DOT) and self.direct and self._past_the_caches
-        return _processor.AMD_512 and written and choice.lanes * choice.size == LINE
+        written = self.choice.kernel in (ROWS, DOT) and self.direct and self._past_the_caches
+        return _processor.AMD_512 and written
 
     @property
     def crosses_groups(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -134,7 +133,7 @@ def program_of(
         "scratch_bytes": cut.scratch_bytes,
     }
     axes, sources = _axis_tables(cut)
-    return KERNELS.Program(axes, sources, *_work_tables(cut), _blocks(cut), *panels, blocking)
+    return KERNELS.Program(axes, sources, *_work_tables(cut), cut.block_table, *panels, blocking)
 
 
 def panel_tables(cut: Cut) -> tuple[Array, Array, Array]:
@@ -142,7 +141,7 @@ def panel_tables(cut: Cut) -> tuple[Array, Array, Array]:
     choice = cut.choice
     # Widths in elements instead of vectors.
     unit = {ROWS: choice.lanes, DOT: DOT_COLUMNS}.get(choice.panel_kernel, 1)
-    blocks = _blocks(cut) * np.array([1, 1, unit, 1], np.intp)
+    blocks = cut.block_table * np.array([1, 1, unit, 1], np.intp)
     if choice.abreast > 1:
         blocks = blocks[:1]  # of each group by itself
     if choice.kernel == SCATTER:
@@ -151,11 +150,6 @@ def panel_tables(cut: Cut) -> tuple[Array, Array, Array]:
         given = _convolution_taps.taps_of(_convolution_taps.axes(choice.given), False)
         return given.coordinates, given.ranks, blocks
     return choice.work.coordinates, choice.work.ranks, blocks
-
-
-def _blocks(cut: Cut) -> Array:
-    # Of as many blocks as long sums have, numpy.array would take longer than all of planning.
-    return np.fromiter(chain.from_iterable(cut.blocks), np.intp).reshape(-1, 4)
 
 
 def _work_tables(cut: Cut) -> tuple[Array, Array]:

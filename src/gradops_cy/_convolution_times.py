@@ -329,7 +329,7 @@ def _costs(kernel: int, work: Work) -> tuple[Counts, Counts]:
         table, of_pairs = _ON_ZEN4, _ON_ZEN4_OF_PAIRS
     in_pairs = work.parts > 0
     if kernel == GROUPED:
-        in_pairs = in_pairs and pairs_channels(work.problem, work.tiles, work.assumed)
+        in_pairs = pairs_channels(work.problem, work.tiles, work.assumed)
         if in_pairs:
             work = Work(work.problem, work.layout, work.tiles, work.assumed, work.parts, True)
     return (of_pairs if in_pairs else table)[kernel], COUNTS[kernel](work)

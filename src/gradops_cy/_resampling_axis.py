@@ -29,10 +29,20 @@ class AxisTable:
     weights: Array
 
     @property
+    def longest(self) -> int:
+        """The most destination indices that a source index is summed from."""
+        return int(self.count.max())
+
+    @property
+    def touches_two(self) -> bool:
+        """Whether a destination index touches up to two source indices."""
+        return bool(np.all((self.start + self.count)[:-2] <= self.start[2:]))
+
+    @property
     def shares(self) -> bool:
-        """Whether a destination index touches up to two source indices, and some of them two."""
-        end = self.start + self.count
-        return bool(np.all(end[:-2] <= self.start[2:]) and np.any(end[:-1] > self.start[1:]))
+        """Whether they do, and some of them two."""
+        some = np.any((self.start + self.count)[:-1] > self.start[1:])
+        return self.touches_two and bool(some)
 
 
 def _chunks(extent: int) -> itertools.starmap[range]:

@@ -41,25 +41,23 @@ def slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> b
         most_rows, most_chains = _SLIDING_ROWS_IN_CACHE, 1
         if not (_processor.ZEN4 and problem.channels > _kernels.ROW_LANES):
             return False
-    depth, height, width = (int(axis.count.max()) for axis in axes)
+    depth, height, width = (axis.longest for axis in axes)
     few = depth * height <= most_rows and width <= _kernels.COLUMNS_IN_SEQUENCE
     few = few and in_chains <= most_chains
     column_bytes = problem.dst[2] * problem.channels * itemsize
     near = column_bytes <= problem.src[2] * _SLIDING_COLUMN_BYTES
-    start, count = axes[2].start, axes[2].count
-    two = bool(np.all((start + count)[:-2] <= start[2:]))
     # To convert halves twice takes narrow vectors longer than memory, and where the width shrinks,
     # halves take longer to store than to read. Boxes (nearest) are as fast there.
     pays = problem.store_dtype == _F32 and problem.mode != "nearest"
     if _kernels.WIDTH_LANES >= _kernels.ROW_LANES:
         pays = pays or problem.dst[2] > problem.src[2]
     computes = problem.load_dtype == problem.store_dtype != _F64
-    return few and near and two and pays and computes
+    return few and near and axes[2].touches_two and pays and computes
 
 
 def in_boxes(problem: ResampleProblem, axes: list[AxisTable]) -> bool:
     """Return whether elements of the result are plain sums of few rows and columns of diff_dst."""
-    depth, height, width = (int(axis.count.max()) for axis in axes)
+    depth, height, width = (axis.longest for axis in axes)
     few = depth * height <= _kernels.ROWS_OF_A_PLANE and width <= _kernels.COLUMNS_IN_SEQUENCE
     plain = all(bool(np.all(axis.weights == 1)) for axis in axes)
     position = problem.channels * _arrays.DTYPES[problem.load_dtype].itemsize

@@ -105,7 +105,7 @@ class _Candidates:
         if self.permutes:
             lanes, longest = _kernels.WIDTH_LANES, _kernels.COLUMNS_IN_SEQUENCE
             self.chains = chains(axes[2], lanes, longest)
-        self.longest = [int(axis.count.max()) for axis in axes]
+        self.longest = [axis.longest for axis in axes]
         self.plane_elements = math.prod(problem.src) + math.prod(problem.dst)
         self.elements = self.planes * self.plane_elements
 

@@ -47,7 +47,7 @@ def rows_alike(axis: AxisTable, apart: int, period: int = 1) -> Array:
 
     What they read begins `apart` after one another; 0 where the axis does not grow.
     """
-    weights = _weights(axis, np.zeros(len(axis.start), np.intp), int(axis.count.max()))
+    weights = _weights(axis, np.zeros(len(axis.start), np.intp), axis.longest)
     alike = np.empty(len(axis.start), np.intp)
     for first in range(min(period, len(alike))):
         rows = slice(first, None, period)
@@ -101,7 +101,7 @@ def _spread(axis: AxisTable, spread: int, lanes: int) -> PhaseTable | None:
     src = len(axis.start)
     column = np.arange(src) // spread
     read = axis.count == 1
-    apart = axis.count.max() > 1 or np.any(axis.start[read] != column[read])
+    apart = axis.longest > 1 or np.any(axis.start[read] != column[read])
     if apart or spread > lanes:
         return None
     weights = _weights(axis, np.zeros(src, np.intp), 1)

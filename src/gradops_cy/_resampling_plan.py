@@ -128,7 +128,7 @@ def build(given: ResampleProblem, innermost: Innermost) -> ResamplePlan:
             given, channels=1, src=(1, rows, given.src[2]), dst=(1, rows, given.dst[2])
         )
         axes[1] = axis_table(given, rows, rows, 0.0, dtype)
-    depth, height, width = (int(axis.count.max()) for axis in axes)
+    depth, height, width = (axis.longest for axis in axes)
     case = Case(problem, innermost, choice, (depth, height, width), dtype.itemsize)
     blocks, pixel = blocks_of(case), case.pixel
     lanes, columns, products, shares = blocks.lanes, blocks.columns, depth * height, choice.shares

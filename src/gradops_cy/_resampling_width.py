@@ -38,7 +38,7 @@ def chains(axis: AxisTable, lanes: int, longest: int) -> int:
     of a part, and the taps beside each of them. One where there are more than `longest` products
     or would be more than four parts.
     """
-    if axis.count.max() > longest:
+    if axis.longest > longest:
         return 1
     for parts in (1, 2, 4):
         apart = min(lanes // parts, len(axis.start)) - 1

@@ -4,6 +4,7 @@
 #ifndef GRADOPS_DOT_VECTORS_H
 #define GRADOPS_DOT_VECTORS_H
 
+#include "half_vectors.h"
 #include "meanwhile.h"
 #include "stream.h"
 
@@ -36,8 +37,7 @@ INLINE void dot_step(const int mr, const int halves, const char *const *row, ptr
             continue;
         }
         __m512i everywhere = _mm512_set1_epi32(pair);
-        /* gcc would broadcast to each width by itself, and from a general register. */
-        if (halves % 2) __asm__("" : "+v"(everywhere));
+        if (halves % 2) KEEP(everywhere);
         UNROLL for (int v = 0; v < halves / 2; v++)
             acc[m].whole[v] = _mm512_dpbf16_ps(acc[m].whole[v], (__m512bh)everywhere, whole[v]);
         if (halves % 2)
@@ -46,10 +46,13 @@ INLINE void dot_step(const int mr, const int halves, const char *const *row, ptr
     }
 }
 
-/* Sums of up to 32 channels go on from where they lie, or are put there. */
-INLINE void dot_load(const int halves, const char *c, DotSums *sums) {
-    UNROLL for (int v = 0; v < halves / 2; v++) sums->whole[v] = _mm512_loadu_ps(c + 64 * v);
-    if (halves % 2) sums->half = _mm256_loadu_ps((const float *)(c + 32 * (halves - 1)));
+/* Sums of up to 32 channels begin, or go on from where they lie, and are put there. */
+INLINE void dot_begin(const int halves, int go_on, const char *c, DotSums *sums) {
+    UNROLL for (int v = 0; v < halves / 2; v++)
+        sums->whole[v] = go_on ? _mm512_loadu_ps(c + 64 * v) : _mm512_setzero_ps();
+    if (halves % 2)
+        sums->half = go_on ? _mm256_loadu_ps((const float *)(c + 32 * (halves - 1)))
+                           : _mm256_setzero_ps();
 }
 INLINE void dot_store(const int halves, char *c, const DotSums *sums) {
     UNROLL for (int v = 0; v < halves / 2; v++) _mm512_storeu_ps(c + 64 * v, sums->whole[v]);
@@ -89,12 +92,7 @@ INLINE void dot_rows(const int mr, const int halves, ptrdiff_t taps, ptrdiff_t k
                      int rounded, int how, const char *const *ahead, ptrdiff_t touched) {
     const ptrdiff_t row_bytes = 64 * ((halves + 1) / 2);
     DotSums acc[DOT_MR];
-    UNROLL for (int m = 0; m < mr; m++) {
-        if (how == GO_ON)
-            dot_load(halves, c[m] + c_shift, acc + m);
-        else
-            acc[m] = (DotSums){{_mm512_setzero_ps(), _mm512_setzero_ps()}, _mm256_setzero_ps()};
-    }
+    UNROLL for (int m = 0; m < mr; m++) dot_begin(halves, how == GO_ON, c[m] + c_shift, acc + m);
     /* Stores of few channels to each position are waited for, where prefetchers do not follow them. */
     if (rounded && how != STREAM)
         UNROLL for (int m = 0; m < mr; m++) {
@@ -132,12 +130,7 @@ INLINE void dot_columns(const int mr, const int nv, ptrdiff_t taps, ptrdiff_t kc
                         ptrdiff_t width, const char *b, ptrdiff_t b_pitch, const ptrdiff_t *offset,
                         char *c, ptrdiff_t c_pitch, int accumulate) {
     DotSums acc[DOT_MR];
-    UNROLL for (int m = 0; m < mr; m++) {
-        if (accumulate)
-            dot_load(2 * nv, c + m * c_pitch, acc + m);
-        else
-            acc[m] = (DotSums){{_mm512_setzero_ps(), _mm512_setzero_ps()}, _mm256_setzero_ps()};
-    }
+    UNROLL for (int m = 0; m < mr; m++) dot_begin(2 * nv, accumulate, c + m * c_pitch, acc + m);
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *pairs = b + offset[t];
         for (ptrdiff_t k = 0; k < kc; k += 32, a += 64 * width) {

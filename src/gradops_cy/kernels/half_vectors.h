@@ -16,8 +16,8 @@ INLINE half_f64 low_f64(vec_f64 v) { return (half_f64)_mm512_castpd512_pd256((__
 INLINE vec_f32 wide_f32(half_f32 v) { return (vec_f32)_mm512_zextps256_ps512((__m256)v); }
 INLINE vec_f64 wide_f64(half_f64 v) { return (vec_f64)_mm512_zextpd256_pd512((__m256d)v); }
 
-/* Instructions by name: gcc would broadcast to vectors of each length by themselves, and sum to the register of
- * a factor, from which the sum is then moved back. */
+/* gcc would broadcast to vectors of each length by themselves, and from general registers; and sum to the
+ * register of a factor, from which the sum is then moved back. */
 #define KEEP(v) __asm__("" : "+v"(v))
 INLINE void add_product_f32(half_f32 *sum, half_f32 x, half_f32 y) {
     __asm__("vfmadd231ps %2, %1, %0" : "+v"(*sum) : "v"(x), "v"(y));
