@@ -452,9 +452,9 @@ def _split_for_threads(found: Cut, num_threads: int) -> Cut:
 
 
 def _balanced(found: Cut, num_threads: int) -> Cut:
-    """Take fewer rows into a block where else threads would wait for one that has more blocks."""
+    """Take smaller blocks where else threads would wait for one that has more of them."""
     block, counts = found.block, found.choice.counts
-    axis = next((a for a in (1, 0) if block[a] < counts[a]), None)
+    axis = next((a for a in (1, 0, 2) if block[a] < counts[a]), None)
     if num_threads == 1 or axis is None or found.tasks > TASKS_TO_BALANCE * num_threads:
         return found
     beside = found.tasks // -(-counts[axis] // block[axis])
@@ -465,7 +465,7 @@ def _balanced(found: Cut, num_threads: int) -> Cut:
     # Blocks of three rows instead of four read weights and halos too often.
     extent = min(range(block[axis], block[axis] * 3 // 4, -1), key=most)
     worth = most(extent) * (1 + BALANCE_GAIN) < most(block[axis])
-    return found.reblocked(resized(block, axis, extent)) if worth else found
+    return found.evened(axis, extent) if worth else found
 
 
 def _parts(whole: Cut) -> Cut | None:

@@ -238,6 +238,8 @@ class Cut:
         problem = self.choice.given
         result, read = problem.diff_src_bytes, problem.diff_dst_bytes
         large = _processor.past_the_caches(result, result + read)
+        single = problem.pointwise and problem.diff_dst_channels == 1
+        large = large and not (single and _processor.holds(result + read))
         large = large or (problem.pointwise and _processor.outgrows(result, read))
         return large and not self.choice.layout.accumulate
 
