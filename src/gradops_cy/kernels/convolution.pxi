@@ -257,7 +257,7 @@ cdef class Program:
         cdef char *space = read_array(staging, True, 1, &length, &stride)
         cdef Py_ssize_t share = length // num_threads // 64 * 64
         cdef int unfit = 0
-        cdef Py_ssize_t pieces = w.taps if w.over_groups else w.groups * w.blocks
+        cdef Py_ssize_t pieces = pieces_of(&w)
         read_weights(weights, &w)
         w.streams = self.work.b.streams_panels and w.order != BY_INPUT and w.order != SCATTERED
         if num_threads == 1:

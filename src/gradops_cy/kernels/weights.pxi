@@ -484,30 +484,35 @@ cdef int pack_lanes(const Weights *w, Py_ssize_t t, char *panel, char *staging) 
     return finite
 
 
-cdef int pack_block(const Weights *w, Py_ssize_t number, char *packed, char *staging) noexcept nogil:
-    """Pack all chunks of one block of one group."""
-    cdef Py_ssize_t group = number // w.blocks
-    cdef const Py_ssize_t *block = w.block + 4 * (number % w.blocks)
-    cdef Py_ssize_t first = 0
-    cdef Py_ssize_t chunk, rows
-    cdef int finite = 1
-    packed += (group * w.group_panel + block[3]) * w.size
-    while first < w.channels:
-        chunk = min(w.chunk, w.channels - first)
-        rows = (chunk + w.depth - 1) // w.depth * w.depth if w.parts else chunk
-        finite &= pack_chunk(w, group, block, first, chunk, packed, staging)
-        packed += w.panel_taps * rows * block[2] * w.size
-        first += chunk
+cdef inline Py_ssize_t pieces_of(const Weights *w) noexcept nogil:
+    """Count what threads pack side by side: taps over the lanes, or chunks of blocks."""
+    if w.over_groups:
+        return w.taps
+    return w.groups * w.blocks * ((w.channels + w.chunk - 1) // w.chunk)
+
+
+cdef int pack_part(const Weights *w, Py_ssize_t number, char *packed, char *staging) noexcept nogil:
+    """Pack one chunk of one block of one group, where all of them are."""
+    cdef Py_ssize_t chunks = (w.channels + w.chunk - 1) // w.chunk
+    cdef Py_ssize_t first = number % chunks * w.chunk
+    cdef Py_ssize_t group = number // chunks // w.blocks
+    cdef const Py_ssize_t *block = w.block + 4 * (number // chunks % w.blocks)
+    cdef Py_ssize_t before = first
+    cdef int finite
+    if w.parts and first:
+        before = number % chunks * ((w.chunk + w.depth - 1) // w.depth * w.depth)
+    packed += (group * w.group_panel + block[3] + w.panel_taps * before * block[2]) * w.size
+    finite = pack_chunk(w, group, block, first, min(w.chunk, w.channels - first), packed, staging)
     if w.streams:
         end_streams()
     return finite
 
 
 cdef int pack_piece(const Weights *w, Py_ssize_t number, char *packed, char *staging) noexcept nogil:
-    """Pack a tap over the lanes, or a block of a group; return whether all of it is finite."""
+    """Pack a tap over the lanes, or a chunk of a block; return whether all of it is finite."""
     if w.over_groups:
         return pack_lanes(w, number, packed, staging)
-    return pack_block(w, number, packed, staging)
+    return pack_part(w, number, packed, staging)
 
 
 cdef int read_weights(weights, Weights *w) except -1:
