@@ -4,7 +4,12 @@ import numpy as np
 
 from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_choice as choice
-from gradops_cy import _convolution_depthwise_times, _interpolation_call, _resampling_choice
+from gradops_cy import (
+    _convolution_depthwise_times,
+    _convolution_threads,
+    _interpolation_call,
+    _resampling_choice,
+)
 from gradops_cy import _convolution_fastest as fastest
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
@@ -73,8 +78,8 @@ def assert_cuts_do_not_change_a_bit(monkeypatch, case, room="WORKSPACE", sizes=(
     """Cut for threads and for blocks whose `room` is so small; `sizes` are powers of two."""
     arrays = case.formatted(*case.arrays())
     whole = case.call(*arrays, num_threads=1)
-    monkeypatch.setattr(blocks, "TASK_FLOP", 1)
-    monkeypatch.setattr(blocks, "ROWS_TASK_FLOP", 1)
+    monkeypatch.setattr(_convolution_threads, "TASK_FLOP", 1)
+    monkeypatch.setattr(_convolution_threads, "ROWS_TASK_FLOP", 1)
     monkeypatch.setattr(plans, "THREAD_FLOP", 1)
     for size in sizes:
         monkeypatch.setattr(blocks, room, 1 << size)

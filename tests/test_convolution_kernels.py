@@ -142,6 +142,21 @@ def test_results_that_outgrow_what_is_read(monkeypatch, amd, outputs, streams):
     assert blocks.cut(forced.choice_of(problem), 1).streams == streams
 
 
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.parametrize(
+    ("outputs", "held", "streams"), [(1, True, False), (1, False, True), (2, True, True)]
+)
+@pytest.mark.usefixtures("only")
+def test_results_of_single_products(monkeypatch, outputs, held, streams):
+    """Not past the largest cache while this keeps them."""
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: True)
+    monkeypatch.setattr(_processor, "holds", lambda *_: held)
+    monkeypatch.setattr(_processor, "AMD", True)
+    changes = {"diff_src_channels": 64, "diff_dst_channels": outputs}
+    problem = POINTWISE._replace(diff_src=(1, 112, 112), diff_dst=(1, 112, 112), **changes)
+    assert blocks.cut(forced.choice_of(problem), 1).streams == streams
+
+
 @every_dtype
 @pytest.mark.parametrize("case", [layer("72-24-20-1-1-0", batch=2), layer("21-5-9-3-1-1")])
 @pytest.mark.parametrize("kernel", [kernels.ROWS, kernels.DOT], ids=["rows", "dot"])

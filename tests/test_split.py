@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_plan as plans
 from gradops_cy import _convolution_split as split
-from gradops_cy import _isa
+from gradops_cy import _convolution_threads, _isa
 from tests import forced
 from tests.cases import conv_cases, every_format, layer
 from tests.test_convolution_plans import plan_of
@@ -66,7 +65,7 @@ def test_threads_do_not_change_a_bit(everywhere, monkeypatch, name, data_format,
     case = case_of(name, data_format, dtype)
     arrays = case.formatted(*case.arrays())
     whole = case.call(*arrays, num_threads=1)
-    monkeypatch.setattr(blocks, "TASK_FLOP", 1)
+    monkeypatch.setattr(_convolution_threads, "TASK_FLOP", 1)
     monkeypatch.setattr(plans, "THREAD_FLOP", 1)
     plans.plan_for.cache_clear()
     assert case.call(*arrays, num_threads=3).tobytes() == whole.tobytes()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
-from itertools import pairwise
-from math import gcd, prod
+from functools import partial
+from math import prod
 
 from gradops_cy import (
     _convolution_columns,
@@ -15,7 +14,7 @@ from gradops_cy import (
     _convolution_winograd,
 )
 from gradops_cy._convolution_choice import Choice
-from gradops_cy._convolution_cut import ChannelBlock, Cut, resized
+from gradops_cy._convolution_cut import Cut, resized
 from gradops_cy._convolution_depthwise import PLANE_BYTES, STRIDED_PLANE_BYTES
 from gradops_cy._convolution_kernels import (
     COLUMNS,
@@ -27,7 +26,17 @@ from gradops_cy._convolution_kernels import (
     ROWS,
     SCATTER,
 )
+from gradops_cy._convolution_pieces import (
+    BLOCK_POSITIONS,
+    channel_blocks,
+    half_block,
+    half_groups,
+    half_scatter_block,
+    split_channels,
+    whole_groups,
+)
 from gradops_cy._convolution_problem import BLOCK_WIDTH, ConvProblem, Triple
+from gradops_cy._convolution_threads import split_for_threads
 from gradops_cy._rounding import up
 
 # One task's window and results should stay in a core's second-level cache.
@@ -43,22 +52,12 @@ AMX_WORKSPACE_OF_LIGHT, AMX_LIGHT_WEIGHTS, AMX_MODERATE_WEIGHTS = 1 << 19, 1 << 
 WINOGRAD_WORKSPACE, WINOGRAD_WORKSPACE_OF_WHOLE = 5 << 18, 31 << 16
 # The weights of a channel block that should stay in a core's second-level cache.
 PANEL = 1 << 18
-# Enough positions to use a weight panel well while it is in cache.
-BLOCK_POSITIONS = 512
 # Channels that are transposed together: their rows should stay in the first-level cache.
 BOX_VECTORS = 2
 # Of both tensors, which groups share lines of: the second-level cache keeps these.
 TOUCHED = 1 << 19
-# Positions of SCATTER that are multiplied in less time than the weights take to arrive.
-FEW_POSITIONS = 64
 # A share of products that lie in padding, from which on regions are what tiles are made of.
 MOSTLY_INSIDE = 0.7
-# Below this a task is not worth its own window; lanes over positions take longer over theirs.
-TASK_FLOP = 1 << 21
-ROWS_TASK_FLOP = 1 << 18
-# Tasks of a thread from which on one more or less does not matter, and what evening out must gain.
-TASKS_TO_BALANCE = 8
-BALANCE_GAIN = 0.04
 
 
 def cut(choice: Choice, num_threads: int) -> Cut:
@@ -70,23 +69,23 @@ def cut(choice: Choice, num_threads: int) -> Cut:
         nv = _convolution_columns.tile_vectors(choice, flatten, width)
     if choice.dot:
         nv, down = _convolution_columns.dot_tile(choice, flatten, width)
-    blocks, group_panel = _channel_blocks(choice, nv)
+    blocks, group_panel = channel_blocks(choice, nv)
     chunk, groups = _panel_chunk(choice), _task_groups(choice)
     first = Cut(choice, chunk, nv, down, flatten, blocks, group_panel, groups, (1, 1, width))
     if choice.kernel == SCATTER:
-        return _cut_for_scatter(first, num_threads)
+        return split_for_threads(_cut_for_scatter(first), num_threads)
     # Rows are cut where their spread form would not stay in the first-level cache.
     room = _convolution_grouped.room(choice.boxed)
     while choice.kernel == GROUPED and first.block[2] > 1 and _spread_bytes(first) > room:
         first = first.evened(2, first.block[2] - 1)
     while _touches_much(first) and first.block[2] > 4 * choice.lanes:
-        first = _half_block(first, 2)
+        first = half_block(first, 2)
     if choice.winograd:
-        return _split_for_threads(_by_channels(_cut_for_winograd(first)), num_threads)
+        return split_for_threads(_by_channels(_cut_for_winograd(first)), num_threads)
     found = _by_channels(_grow(_fit_workspace(first)))
     if _may_cut_positions(first):
         found = min(found, _by_channels(_grow(_fit_workspace(first, True))), key=_moved_bytes)
-    return _split_for_threads(found, num_threads)
+    return split_for_threads(found, num_threads)
 
 
 def _workspace(choice: Choice, positions: int = BLOCK_POSITIONS) -> int:
@@ -147,69 +146,17 @@ def _task_groups(choice: Choice) -> int:
         return 1
     if not choice.windowed:
         return problem.groups
-    unit = _whole_groups(choice)
+    unit = whole_groups(choice)
     units = max(1, BOX_VECTORS * choice.lanes // (unit * problem.input_channels))
     return min(problem.groups, unit * units)
 
 
-def _whole_groups(choice: Choice) -> int:
-    """Return how many groups fill vectors without remainder."""
-    return choice.lanes // gcd(choice.lanes, choice.problem.input_channels)
-
-
-def _channel_blocks(choice: Choice, nv: int) -> tuple[list[ChannelBlock], int]:
-    """Return the channel blocks and the elements of a group's panels."""
-    problem = choice.problem
-    inputs, taps = problem.input_channels, len(choice.taps)
-    if choice.kernel == SCATTER:
-        inputs, taps = _convolution_scatter.columns(problem), 1
-    if choice.panels_over_groups:
-        # The last row of lanes may be read a vector too far.
-        row = up(problem.diff_src_channels, choice.lanes) + choice.lanes
-        return [ChannelBlock(0, inputs, 0, 0)], row
-    unit, limit = {
-        ROWS: (choice.lanes, 1 if choice.broadcast else choice.tiles.rows_nv),
-        COLUMNS: (1, choice.tiles.shapes[nv]),
-        DOT: (DOT_COLUMNS, nv),
-    }[choice.panel_kernel]
-    outputs = problem.output_channels
-    reduction = taps * (up(outputs, choice.unit) // choice.abreast if choice.dot else outputs)
-    return _even_blocks(inputs, unit, limit, reduction)
-
-
-# Calls of many lengths share them.
-@lru_cache(maxsize=64)
-def _even_blocks(
-    inputs: int, unit: int, limit: int, reduction: int
-) -> tuple[list[ChannelBlock], int]:
-    """Return even blocks of up to `limit` units of channels, of which each has so many products."""
-    units = -(-inputs // unit)
-    count = -(-units // limit)
-    # The last one is the smallest: half a vector there is one by itself, which Zen 4 takes half the
-    # time for.
-    edges = [-(-units * i // count) for i in range(count + 1)]
-    blocks = [
-        ChannelBlock(a * unit, min(b * unit, inputs) - a * unit, b - a, a * unit * reduction)
-        for a, b in pairwise(edges)
-    ]
-    return blocks, units * unit * reduction
-
-
-def _cut_for_scatter(whole: Cut, num_threads: int) -> Cut:
+def _cut_for_scatter(whole: Cut) -> Cut:
     """Take as large a block as fits: its neighbours compute what reaches into both."""
-    problem, counts = whole.choice.problem, whole.choice.counts
-    found = whole.reblocked(counts)
+    found = whole.reblocked(whole.choice.counts)
     # The product has its own size; it is the sums that a smaller block makes smaller.
-    while found.box_bytes > WORKSPACE // 2 and (smaller := _half_scatter_block(found)):
+    while found.box_bytes > WORKSPACE // 2 and (smaller := half_scatter_block(found)):
         found = smaller
-    # Few positions wait for the weights, which the one task that uses them packs in its cache.
-    few = found.packs_in_tasks and problem.batch * prod(problem.diff_dst) < FEW_POSITIONS
-    wanted = 2 * num_threads if num_threads > 1 and not few else 1
-    while found.tasks < wanted and problem.flop // found.tasks > TASK_FLOP:
-        parts = _half_groups(found) or _half_scatter_block(found)
-        if parts is None:
-            break
-        found = parts
     return found
 
 
@@ -240,36 +187,6 @@ def _by_tiles(whole: Cut, room: int) -> Cut | None:
     return found
 
 
-def _half_scatter_block(whole: Cut) -> Cut | None:
-    """Halve the block on the axis where neighbours share least."""
-    problem, block = whole.choice.problem, whole.block
-    axis = max((0, 1), key=lambda a: block[a] * problem.strides[a] / problem.kernel[a])
-    axis = axis if block[axis] > 1 else 2
-    return _half_block(whole, axis) if block[axis] > 1 else None
-
-
-def _half_block(whole: Cut, axis: int) -> Cut:
-    return whole.evened(axis, -(-whole.block[axis] // 2))
-
-
-def _half_groups(whole: Cut) -> Cut | None:
-    """Give a task half of its groups where that is possible."""
-    choice, unit = whole.choice, 1
-    if choice.over_groups and not choice.along_rows:
-        # Whole vectors: a range of fewer lanes would read and write its neighbour's.
-        unit = _whole_groups(choice)
-    if choice.stride_columns > 1:
-        # Whether columns are beside each other must not depend on how work is cut.
-        unit = choice.problem.groups
-    if whole.task_groups <= unit:
-        return None
-    return replace(whole, task_groups=up(-(-whole.task_groups // 2), unit))
-
-
-def _split_channels(whole: Cut) -> Cut:
-    return replace(whole, channel_splits=min(2 * whole.channel_splits, len(whole.blocks)))
-
-
 def _spread_bytes(whole: Cut) -> int:
     return whole.ring_elements * whole.choice.size
 
@@ -296,12 +213,12 @@ def _fit_workspace(found: Cut, positions_first: bool = False) -> Cut:
 def _smaller(whole: Cut, positions_first: bool) -> Cut | None:
     """Cut groups, channels, rows or at last residue classes; return nothing if all are cut."""
     choice, width = whole.choice, whole.block[2]
-    if not choice.along_rows and (fewer := _half_groups(whole)):
+    if not choice.along_rows and (fewer := half_groups(whole)):
         return fewer
     splittable = whole.channel_splits < len(whole.blocks)
     # Ranges of channels use one window after the other, blocks of positions all weights each.
     if choice.unfolds and splittable and whole.weights_bytes > whole.workspace_bytes:
-        return _split_channels(whole)
+        return split_channels(whole)
     # Unfolded or without a kernel, positions share nothing of a window, and whole sums need no
     # results in scratch; but AMX multiplies so fast that heavy weights had best be read once.
     apart = choice.unfolds or (choice.problem.pointwise and _reads_weights_again(choice))
@@ -311,13 +228,13 @@ def _smaller(whole: Cut, positions_first: bool) -> Cut | None:
         return replace(whole, chunk=up(whole.chunk // 2, DOT_K))
     # Cutting channels reads the positions once more, cutting positions the weights.
     if splittable and whole.weights_bytes > 2 * whole.workspace_bytes:
-        return _split_channels(whole)
+        return split_channels(whole)
     if width > 4 * choice.lanes and not choice.whole_rows:
         return whole.evened(2, up(width // 2, choice.lanes))
     if splittable:
-        return _split_channels(whole)
+        return split_channels(whole)
     if width > 1 and not choice.whole_rows:
-        return _half_block(whole, 2)
+        return half_block(whole, 2)
     classes = len(choice.residues)
     if not (choice.over_groups or choice.winograd) and whole.class_splits < classes:
         return replace(whole, class_splits=min(2 * whole.class_splits, classes))
@@ -350,11 +267,11 @@ def _by_channels(found: Cut) -> Cut:
     while prod(whole.block) > fewest:
         cut = whole
         while _held_bytes(cut) > room and cut.channel_splits < len(cut.blocks):
-            cut = _split_channels(cut)
+            cut = split_channels(cut)
         moved = _moved_bytes(cut)
         if _held_bytes(cut) <= room and moved < least:
             found, least = cut, moved
-        whole = _half_block(whole, next(a for a in (0, 1, 2) if whole.block[a] > 1))
+        whole = half_block(whole, next(a for a in (0, 1, 2) if whole.block[a] > 1))
     return found
 
 
@@ -429,59 +346,3 @@ def _is_mostly_padding(problem: ConvProblem) -> bool:
     """Whether taps lie outside for most positions, and images are an axis like others."""
     inside = problem.inside(1) * problem.inside(2)
     return problem.rank < 3 and inside < MOSTLY_INSIDE
-
-
-def _split_for_threads(found: Cut, num_threads: int) -> Cut:
-    """Group small tasks together, or cut few large ones, so that every thread has some."""
-    choice, tasks = found.choice, found.tasks
-    problem = choice.problem
-    flop = problem.flop // tasks
-    if not choice.over_groups and problem.groups > 1 and (flop < TASK_FLOP or found.crosses_groups):
-        together = min(problem.groups, max(1, tasks // (4 * num_threads)))
-        found = replace(found, task_groups=together)
-    # A sum that is cut fills its window again for each range of channels.
-    refills = choice.windowed and found.chunk < choice.problem.output_channels
-    wanted = num_threads * (1 if refills else 3) if num_threads > 1 else 1
-    enough = ROWS_TASK_FLOP if choice.along_rows else TASK_FLOP
-    while found.tasks < wanted and problem.flop // found.tasks > enough:
-        parts = _parts(found)
-        if parts is None:
-            break
-        found = parts
-    return found if choice.along_rows else _balanced(found, num_threads)
-
-
-def _balanced(found: Cut, num_threads: int) -> Cut:
-    """Take smaller blocks where else threads would wait for one that has more of them."""
-    block, counts = found.block, found.choice.counts
-    axis = next((a for a in (1, 0, 2) if block[a] < counts[a]), None)
-    if num_threads == 1 or axis is None or found.tasks > TASKS_TO_BALANCE * num_threads:
-        return found
-    beside = found.tasks // -(-counts[axis] // block[axis])
-
-    def most(extent: int) -> int:
-        return -(-beside * -(-counts[axis] // extent) // num_threads) * extent
-
-    # Blocks of three rows instead of four read weights and halos too often.
-    extent = min(range(block[axis], block[axis] * 3 // 4, -1), key=most)
-    worth = most(extent) * (1 + BALANCE_GAIN) < most(block[axis])
-    return found.evened(axis, extent) if worth else found
-
-
-def _parts(whole: Cut) -> Cut | None:
-    """Cut a task's channels, positions or groups in two; return nothing if it has one of each."""
-    # Vectors of one group share neither weights nor rows.
-    if (whole.choice.broadcast or whole.choice.along_rows) and (fewer := _half_groups(whole)):
-        return fewer
-    axis = max((0, 1), key=lambda a: whole.block[a])
-    long_row = whole.block[2] >= 8 * whole.choice.lanes and not whole.choice.whole_rows
-    if whole.block[axis] == 1 and long_row:
-        axis = 2
-    # Cutting positions reads the weights once more, cutting channels the positions.
-    rows_first = prod(whole.block) > 4 * BLOCK_POSITIONS // len(whole.choice.residues)
-    splittable = whole.channel_splits < len(whole.blocks)
-    if splittable and not rows_first:
-        return _split_channels(whole)
-    if whole.block[axis] > 1:
-        return _half_block(whole, axis)
-    return _split_channels(whole) if splittable else _half_groups(whole)

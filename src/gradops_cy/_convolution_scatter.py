@@ -19,6 +19,8 @@ from gradops_cy._rounding import up
 
 # Channels of diff_dst from which on its product is worth adding up.
 FEWEST_OUTPUTS = 16
+# Products in the time of adding one column up.
+ADDING = 22
 # Positions multiplied at a time: whole tiles of every height.
 STRIP, DOT_STRIP = 48, 64
 # Elements of their product, which should stay in the first-level cache.
