@@ -1,4 +1,4 @@
-"""How large the blocks of a convolution are: for the caches, and for every thread to have some."""
+"""How large the blocks of a convolution are, for the caches."""
 
 from __future__ import annotations
 
