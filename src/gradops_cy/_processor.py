@@ -29,9 +29,9 @@ def past_the_caches(result: int, both: int) -> bool:
 
 
 def holds(both: int) -> bool:
-    """Return whether the largest cache keeps up to that many bytes of what is next to copied.
+    """Return whether the largest cache keeps a result of single products, and what these are of.
 
-    Single products reach it in two thirds of the time that memory takes, where measured.
+    Where measured, they reach it in two thirds of the time that memory takes, up to that size.
     """
     return ZEN4 and both <= 0.6 * _LARGEST_CACHE
 
