@@ -6,6 +6,8 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests import forced
+
 settings.register_profile("default", deadline=None, max_examples=400)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
 settings.register_profile("quick", settings.get_profile("default"), max_examples=60)
@@ -36,3 +38,9 @@ def pytest_terminal_summary(terminalreporter):
                 f"{left_out} cross-checks against PyTorch were left out: "
                 "install the extra [peers] to run them"
             )
+
+
+@pytest.fixture
+def only(kernel, monkeypatch):
+    """Let one kernel compute what it can."""
+    yield from forced.kernel_that_can(monkeypatch, kernel)

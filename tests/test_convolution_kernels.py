@@ -20,12 +20,6 @@ SOME = ("rows", "columns", "grouped", "scatter", "dot", "pairs", "unfold")
 every_kernel = pytest.mark.parametrize("kernel", [NAMES.index(name) for name in SOME], ids=SOME)
 
 
-@pytest.fixture
-def only(kernel, monkeypatch):
-    """Let one kernel compute what it can."""
-    yield from forced.kernel_that_can(monkeypatch, kernel)
-
-
 @every_dtype
 @every_kernel
 @pytest.mark.parametrize("seed", range(40))

@@ -15,12 +15,6 @@ from tests import forced
 from tests.cases import POINTWISE, every_dtype, layer
 
 
-@pytest.fixture
-def only(monkeypatch, kernel):
-    """Let one kernel compute every problem that it can."""
-    yield from forced.kernel_that_can(monkeypatch, kernel)
-
-
 def cut_by_multiply_adds(problem, num_threads):
     """Return how a problem is cut, without AMX."""
     found = choice.choose(problem, forced.CHANNELS_LAST, kernels.MODERATE, 0)
@@ -58,7 +52,7 @@ def products_of_threads(cut, num_threads):
 def test_threads_have_as_many_channels_each(num_threads):
     """Three tiles of channels are four narrower ones for two threads."""
     sums = products_of_threads(cut_of(num_threads, (192, 512), 7, kernel=3, pads=1), num_threads)
-    assert len(sums) == num_threads
+    assert min(sums) > 0
     assert max(sums) < 1.1 * 192 * 49 / num_threads
 
 

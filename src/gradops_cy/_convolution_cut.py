@@ -140,6 +140,18 @@ class Cut:
         packs = self._one_product or choice.kernel in (ROWS, PAIRS) or choice.broadcast > 0
         return once and plain and (packs or (choice.kernel == DOT and large))
 
+    @cached_property
+    def range_widths(self) -> list[int]:
+        """The units of the channels of each range."""
+        splits = self.channel_splits
+        edges = [len(self.blocks) * i // splits for i in range(splits + 1)]
+        return [sum(block.width for block in self.blocks[a:b]) for a, b in pairwise(edges)]
+
+    @property
+    def cuts_sums(self) -> bool:
+        """Whether a sum is cut into chunks, for each of which a window is filled."""
+        return self.chunk < self.choice.problem.output_channels
+
     @property
     def widest(self) -> int:
         """The most units of a channel block."""
@@ -150,7 +162,7 @@ class Cut:
         """Whether diff_src is written without scratch: sums are whole, nothing between the rows."""
         choice = self.choice
         adds_up = choice.tiled or not choice.problem.plain
-        partial = adds_up and self.chunk < choice.problem.output_channels
+        partial = adds_up and self.cuts_sums
         joined = choice.kernel == COLUMNS and self.flatten
         return choice.direct and not partial and not joined
 
@@ -172,7 +184,7 @@ class Cut:
         choice = self.choice
         if choice.boxed:
             return choice.row_pairs
-        whole = self.chunk >= choice.problem.output_channels and not choice.layout.accumulate
+        whole = not self.cuts_sums and not choice.layout.accumulate
         vectors = choice.kernel == DOT and not choice.tiles.amx
         return vectors and whole and not self.interleave and not choice.folds
 
@@ -180,6 +192,16 @@ class Cut:
     def axes(self) -> list[Axis]:
         """The tables of the three axes."""
         return [self.choice.axis(number, block) for number, block in enumerate(self.block)]
+
+    @property
+    def entries(self) -> int:
+        """Positions of diff_dst that a block reads: the entries of its window."""
+        return prod(axis.window for axis in self.axes)
+
+    @property
+    def spanned(self) -> int:
+        """Positions of diff_dst that lie between those, too."""
+        return prod(axis.extent for axis in self.axes)
 
     @cached_property
     def sources(self) -> list[Axis]:
@@ -200,7 +222,7 @@ class Cut:
     def packed_apart(self) -> int:
         """How many unfolded taps are packed by themselves; 1 where the product's weights are."""
         choice = self.choice
-        whole = choice.unfolds and self.chunk == choice.problem.output_channels
+        whole = choice.unfolds and not self.cuts_sums
         apart = whole and _convolution_unfold.packs_apart(choice.given, choice.depth)
         return prod(choice.given.kernel) if apart else 1
 
@@ -212,7 +234,7 @@ class Cut:
             return choice.beside
         runs = sums_runs(choice.problem, choice.layout, choice.tiles)
         mergeable = choice.kernel == ROWS and runs and not choice.exact_halo
-        if not mergeable or self.chunk < choice.problem.output_channels:
+        if not mergeable or self.cuts_sums:
             return 1
         axis = self.axes[2]
         return len(axis.taps) if choice.out_steps[2] == 1 and axis.adjacent else 1
@@ -305,7 +327,7 @@ class Cut:
     def touched_bytes(self) -> int:
         """Bytes of both tensors that all groups of a task's positions have."""
         problem = self.choice.given
-        read = prod(axis.extent for axis in self.axes) * problem.diff_dst_channels
+        read = self.spanned * problem.diff_dst_channels
         steps = zip(self.block, self.choice.out_steps, strict=True)
         written = prod(count * step for count, step in steps) * problem.diff_src_channels
         return (read + written) * problem.itemsize
@@ -346,10 +368,7 @@ class Cut:
             return odd(self.result_positions, DOT_ROWS)
         if choice.over_groups:
             return up(self.task_groups * choice.problem.input_channels, choice.lanes)
-        splits = self.channel_splits
-        edges = [len(self.blocks) * i // splits for i in range(splits + 1)]
-        units = max(sum(block.width for block in self.blocks[a:b]) for a, b in pairwise(edges))
-        return units * (DOT_COLUMNS if choice.dot else choice.lanes)
+        return max(self.range_widths) * (DOT_COLUMNS if choice.dot else choice.lanes)
 
     @property
     def window_plane(self) -> int:
@@ -357,7 +376,7 @@ class Cut:
 
         An odd number of lines: powers of two would displace each other from the first-level cache.
         """
-        plane = prod(axis.window for axis in self.axes)
+        plane = self.entries
         if self.choice.winograd:
             return odd(plane * self.chunk, 16)
         return odd(plane, 16) if self.choice.kernel == COLUMNS else 0

@@ -95,10 +95,11 @@ def split_channels(whole: Cut) -> Cut:
 def in_ranges(whole: Cut, ranges: int) -> Cut | None:
     """Give so many tasks as many channels each, as far as tiles of fewer vectors allow."""
     choice = whole.choice
-    blocks, group_panel = channel_blocks(choice, whole.nv, ranges)
-    if len(blocks) % ranges or choice.panels_over_groups or choice.kernel == SCATTER:
+    if choice.kernel == SCATTER:  # sums of all columns meet in the same places
         return None
+    blocks, group_panel = channel_blocks(choice, whole.nv, ranges)
     # AMX multiplies fewer channels in the same time.
-    if choice.dot and choice.tiles.amx and len(blocks) > len(whole.blocks):
+    narrows = len(blocks) > len(whole.blocks)
+    if len(blocks) % ranges or (narrows and choice.dot and choice.tiles.amx):
         return None
     return replace(whole, blocks=blocks, group_panel=group_panel, channel_splits=ranges)

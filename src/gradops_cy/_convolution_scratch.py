@@ -243,7 +243,7 @@ def _lanes_need(cut: Cut) -> _Need:
     channels = cut.task_groups * outputs
     window = results = 0
     if choice.windowed:
-        window = channels * prod(axis.extent for axis in cut.axes)
+        window = channels * cut.spanned
         results = pitch * prod(map(mul, cut.block, choice.out_steps))
     elif cut.stages:
         results = cut.block[2] * choice.row_classes * pitch + _LINE // choice.size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import product
 from math import prod
 
 from gradops_cy import _convolution_scatter, _convolution_split
@@ -34,8 +34,6 @@ WORTH = 0.06
 WINDOW, PACK, PACK_BEFORE = 8, 14, 21
 # And in that of a vector of results; where positions are written in parts, range by range.
 RESULT, RESULT_IN_PARTS = 6, 10
-# Pairs of bfloat16 that vectors multiply in the time of a float32.
-PAIRS_RATE = 2.0
 
 
 def split_for_threads(found: Cut, num_threads: int) -> Cut:
@@ -49,10 +47,7 @@ def split_for_threads(found: Cut, num_threads: int) -> Cut:
     usual = cuts[-1]
     if choice.over_groups or usual.tasks > TASKS_TO_BALANCE * num_threads:
         return usual
-    for count in (num_threads, 2 * num_threads):
-        worth = choice.problem.flop // count > TASK_FLOP and count >= found.channel_splits
-        cut = in_ranges(found, count) if worth else None
-        cuts += [cut] if cut else []
+    cuts += _even_ranges(found, num_threads)
     if len(cuts) == 1:
         return usual
     times = [_busiest(cut, num_threads) for cut in cuts]
@@ -75,7 +70,7 @@ def _smaller_tasks(found: Cut, num_threads: int) -> Iterator[Cut]:
     choice, problem = found.choice, found.choice.problem
     scatter = choice.kernel == SCATTER
     # A sum that is cut fills its window again for each range of channels.
-    refills = choice.windowed and found.chunk < problem.output_channels
+    refills = choice.windowed and found.cuts_sums
     wanted = num_threads * (2 if scatter else 1 if refills else 3)
     if scatter and found.packs_in_tasks and problem.batch * prod(problem.diff_dst) < FEW_POSITIONS:
         # They wait for the weights, which the one task that uses them packs in its cache.
@@ -88,6 +83,14 @@ def _smaller_tasks(found: Cut, num_threads: int) -> Iterator[Cut]:
         if found.tasks >= wanted or problem.flop // found.tasks <= enough:
             return
         smaller = _parts(found)
+
+
+def _even_ranges(found: Cut, num_threads: int) -> Iterator[Cut]:
+    """Yield cuts into ranges of as many channels for each thread, one or two."""
+    for count in (num_threads, 2 * num_threads):
+        worth = found.choice.problem.flop // count > TASK_FLOP
+        if worth and count >= found.channel_splits and (cut := in_ranges(found, count)):
+            yield cut
 
 
 def _parts(whole: Cut) -> Cut | None:
@@ -136,11 +139,16 @@ def _busiest(cut: Cut, num_threads: int) -> float:
     choice, problem = cut.choice, cut.choice.problem
     rate = 1.0
     if choice.parts:
-        rate = _convolution_split.RATES[choice.parts] if choice.tiles.amx else PAIRS_RATE
+        rate = choice.tiles.bf16_rate
+        if choice.tiles.amx:
+            rate = _convolution_split.RATES[choice.parts]
     if choice.kernel == SCATTER:
         return _busiest_of_scatter(cut, num_threads, rate)
     outputs, classes = problem.output_channels, cut.class_splits
-    depth, widths = len(choice.taps) * outputs, _vectors_of_ranges(cut)
+    depth = len(choice.taps) * outputs
+    # Of COLUMNS, whose lanes are positions, a unit is a channel.
+    unit = choice.lanes if choice.panel_kernel == COLUMNS else 1
+    widths = [width / unit for width in cut.range_widths]
     packs = PACK * depth if cut.packs_in_tasks else 0
     before = 0.0
     if not packs:
@@ -149,7 +157,7 @@ def _busiest(cut: Cut, num_threads: int) -> float:
         before = PACK_BEFORE * depth * sum(widths) * problem.groups * share
     window = 0.0
     if choice.windowed:
-        entries = prod(cut.block) * len(choice.taps) if choice.winograd else _entries(cut)
+        entries = prod(cut.block) * len(choice.taps) if choice.winograd else cut.entries
         window = WINDOW * cut.task_groups * entries * max(1, outputs / choice.lanes)
     # In the order of tasks: see task_of in convolution.pxi.
     shares = [prod(block) for block in product(*map(_pieces, choice.counts, cut.block))]
@@ -165,20 +173,7 @@ def _busiest(cut: Cut, num_threads: int) -> float:
         for block, width in both
         for _ in range(classes)
     ]
-    return before + _last(tasks, window, cut.chunk < outputs, num_threads)
-
-
-def _vectors_of_ranges(cut: Cut) -> list[float]:
-    """Return the vectors that the channels of each range are, where positions are not the lanes."""
-    unit = cut.choice.lanes if cut.choice.panel_kernel == COLUMNS else 1
-    blocks, splits = cut.blocks, cut.channel_splits
-    edges = [len(blocks) * i // splits for i in range(splits + 1)]
-    return [sum(block.width for block in blocks[a:b]) / unit for a, b in pairwise(edges)]
-
-
-def _entries(cut: Cut) -> int:
-    """Return the positions of diff_dst that a block reads."""
-    return prod(axis.window for axis in cut.axes)
+    return before + _last(tasks, window, cut.cuts_sums, num_threads)
 
 
 def _pieces(count: int, block: int) -> list[int]:
@@ -216,6 +211,5 @@ def _busiest_of_scatter(cut: Cut, num_threads: int, rate: float) -> float:
     products, adds = problem.output_channels / rate, _convolution_scatter.ADDING
     if cut.shares_product:
         return prod(problem.diff_dst) * columns * (products / num_threads + adds)
-    read = prod(axis.extent for axis in cut.axes)
     tasks = -(-cut.tasks // num_threads)
-    return tasks * cut.task_groups * read * columns * (products + adds)
+    return tasks * cut.task_groups * cut.spanned * columns * (products + adds)

@@ -49,7 +49,8 @@ static void store_tile(int dtype, const float *sums, ptrdiff_t pitch, char *cons
 }
 
 /* Sums of up to FEW_PRODUCTS products of a single tap, for which tiles and their sums in cache took longer
- * than memory: n channels of each position, up to FEW_VECTORS vectors, as `weights` have them for each k. */
+ * than memory: n channels of each position, up to FEW_VECTORS vectors, as `weights` have them for each k.
+ * What is left of whole pairs is rounded from a copy, so that other sums need no place in memory. */
 enum { FEW_PRODUCTS = 4, FEW_VECTORS = 4 };
 #define UNROLL _Pragma("GCC unroll 2")
 #define DEFINE_FEW_PRODUCTS(suffix)                                                                \

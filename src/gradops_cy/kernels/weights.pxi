@@ -484,24 +484,24 @@ cdef int pack_lanes(const Weights *w, Py_ssize_t t, char *panel, char *staging) 
     return finite
 
 
+cdef inline Py_ssize_t chunks_of(const Weights *w) noexcept nogil:
+    return (w.channels + w.chunk - 1) // w.chunk
+
+
 cdef inline Py_ssize_t pieces_of(const Weights *w) noexcept nogil:
     """Count what threads pack side by side: taps over the lanes, or chunks of blocks."""
-    if w.over_groups:
-        return w.taps
-    return w.groups * w.blocks * ((w.channels + w.chunk - 1) // w.chunk)
+    return w.taps if w.over_groups else w.groups * w.blocks * chunks_of(w)
 
 
 cdef int pack_part(const Weights *w, Py_ssize_t number, char *packed, char *staging) noexcept nogil:
     """Pack one chunk of one block of one group, where all of them are."""
-    cdef Py_ssize_t chunks = (w.channels + w.chunk - 1) // w.chunk
-    cdef Py_ssize_t first = number % chunks * w.chunk
-    cdef Py_ssize_t group = number // chunks // w.blocks
-    cdef const Py_ssize_t *block = w.block + 4 * (number // chunks % w.blocks)
-    cdef Py_ssize_t before = first
+    cdef Py_ssize_t chunk = number % chunks_of(w)
+    cdef Py_ssize_t group = number // chunks_of(w) // w.blocks
+    cdef const Py_ssize_t *block = w.block + 4 * (number // chunks_of(w) % w.blocks)
+    cdef Py_ssize_t first = chunk * w.chunk
+    cdef Py_ssize_t rows = (w.chunk + w.depth - 1) // w.depth * w.depth if w.parts else w.chunk
     cdef int finite
-    if w.parts and first:
-        before = number % chunks * ((w.chunk + w.depth - 1) // w.depth * w.depth)
-    packed += (group * w.group_panel + block[3] + w.panel_taps * before * block[2]) * w.size
+    packed += (group * w.group_panel + block[3] + w.panel_taps * chunk * rows * block[2]) * w.size
     finite = pack_chunk(w, group, block, first, min(w.chunk, w.channels - first), packed, staging)
     if w.streams:
         end_streams()
