@@ -56,6 +56,9 @@ PANEL = 1 << 18
 BOX_VECTORS = 2
 # Of both tensors, which groups share lines of: the second-level cache keeps these.
 TOUCHED = 1 << 19
+# Positions of rows of channels that are cut before their sums are: rows share no more than a
+# kernel's width, and stay pieces of memory, while parts of sums go through scratch.
+LONG_ROW = 512
 # A share of products that lie in padding, from which on regions are what tiles are made of.
 MOSTLY_INSIDE = 0.7
 
@@ -224,7 +227,10 @@ def _smaller(whole: Cut, positions_first: bool) -> Cut | None:
     apart = choice.unfolds or (choice.problem.pointwise and _reads_weights_again(choice))
     if (apart and width > 4 * DOT_ROWS) or (positions_first and width > 8 * DOT_ROWS):
         return whole.evened(2, up(width // 2, DOT_ROWS))
+    long = width > LONG_ROW and choice.layout.diff_dst_channels_last and not choice.whole_rows
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
+        if long:
+            return whole.evened(2, up(width // 2, choice.lanes))
         return replace(whole, chunk=up(whole.chunk // 2, DOT_K))
     # Cutting channels reads the positions once more, cutting positions the weights.
     if splittable and whole.weights_bytes > 2 * whole.workspace_bytes:
