@@ -17,6 +17,7 @@ from gradops_cy import _convolution_plan as plans
 # Of every kernel that choose_kernel may return.
 NAMES = [*kernels.KERNEL_NAMES, "unfold", "fold"]
 CHANNELS_LAST = kernels.Layout(True, True, False, False, True, True, 0, False)
+CHANNELS_FIRST = kernels.Layout(False, False, True, True, False, False, 0, False)
 
 
 def choice_of(problem, layout=CHANNELS_LAST, assumed=kernels.MODERATE):

@@ -9,6 +9,7 @@ from gradops_cy import _arrays, _processor
 from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
+from gradops_cy import _convolution_program as programs
 from tests import forced
 from tests.cases import POINTWISE, conv_case, every_dtype, layer, sequence, volume
 from tests.forced import NAMES
@@ -165,6 +166,70 @@ def test_lines_asked_for_before_they_are_written(monkeypatch, case, kernel, dtyp
     plans.plan_for.cache_clear()
     case.check()
     assert case.call(*arrays, num_threads=2).tobytes() == before.tobytes()
+
+
+READ_IN_PLACE = {
+    "without a kernel": layer("72-96-20-1-1-0", batch=3),
+    "a kernel": layer("33-100-15-3-1-1", batch=2),
+    "strides": layer("20-130-15-3-2-1"),
+    "apart": layer("24-68-24-2-2-0", transposed=True),
+    "a vector": layer("5-144-23-1-1-0"),
+    "scattered": layer("3-64-12-5-2-0", batch=2),
+    "a row": sequence(40, 90, 300, kernel=2, dilation=3, begin=4),
+}
+
+
+@every_dtype
+@pytest.mark.parametrize("amd", [False, True])
+@pytest.mark.parametrize("case", READ_IN_PLACE.values(), ids=READ_IN_PLACE)
+@every_kernel
+@pytest.mark.usefixtures("only")
+def test_rows_asked_for_before_they_are_read(monkeypatch, case, amd, dtype):
+    """As if all came from memory: the same bits."""
+    case = replace(case, data_format="NXC", dtype=dtype)
+    arrays = case.formatted(*case.arrays())
+    before = case.call(*arrays)
+    monkeypatch.setattr(programs, "LARGE_SOURCE", 0)
+    monkeypatch.setattr(_processor, "AMD", amd)
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: True)
+    plans.plan_for.cache_clear()
+    case.check()
+    assert same_bits(case.call(*arrays, num_threads=2), before)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "past", "asks"),
+    [
+        (64, 128, False, True),
+        (64, 1024, False, True),
+        (64, 32, True, False),
+        (16, 128, False, False),
+        (16, 128, True, True),
+        (16, 1024, True, False),
+    ],
+)
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.usefixtures("only")
+def test_what_is_asked_for_on_amd(monkeypatch, inputs, outputs, past, asks):
+    """Rows of more than two lines; of a single vector from memory, if they are no pages."""
+    monkeypatch.setattr(_processor, "AMD", True)
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: past)
+    changes = {"diff_src_channels": inputs, "diff_dst_channels": outputs}
+    problem = POINTWISE._replace(diff_src=(1, 160, 160), diff_dst=(1, 160, 160), **changes)
+    cut = blocks.cut(forced.choice_of(problem), 1)
+    assert programs._asks(problem, cut, 1) == asks
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.usefixtures("only")
+def test_long_rows_are_cut_before_sums(last):
+    changes = {"diff_src_channels": 64, "diff_dst_channels": 256, "rank": 1}
+    changes |= {"diff_src": (1, 1, 16000), "diff_dst": (1, 1, 15998), "kernel": (1, 1, 3)}
+    f16 = POINTWISE._replace(dtype=1, **changes)
+    layout = forced.CHANNELS_LAST if last else forced.CHANNELS_FIRST
+    cut = blocks.cut(forced.choice_of(f16, layout), 1)
+    assert cut.cuts_sums != last
 
 
 SHORT_SUMS = {

@@ -11,6 +11,7 @@ from gradops_cy import (
     _convolution_grouped,
     _convolution_scatter,
     _convolution_taps,
+    _processor,
 )
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_axis import table
@@ -27,7 +28,6 @@ from gradops_cy._convolution_kernels import (
     SCATTER,
 )
 from gradops_cy._convolution_problem import ConvProblem
-from gradops_cy._processor import AMD, ZEN4
 
 # Packed weights that the second-level cache has no room for.
 STREAM_PANELS = 1 << 20
@@ -35,11 +35,13 @@ STREAM_PANELS = 1 << 20
 LARGE_SOURCE = 1 << 21
 # Channels of rows that prefetchers of Intel lose.
 SHORT_ROW = 96
+# Bytes of rows that push each other out of the first-level cache.
+PAGE = 4096
 # One of a diff_src whose lines stores wait for.
 LARGE_RESULT = 1 << 20
 # Runs of weights that are asked for before they are packed: prefetchers of Zen 3 and 4 do not
 # follow them, others' do.
-WEIGHTS_AHEAD = 4 if AMD else 0
+WEIGHTS_AHEAD = 4 if _processor.AMD else 0
 
 
 def program_of(
@@ -190,23 +192,29 @@ def _axis_tables(cut: Cut) -> tuple[list[Any], list[Any]]:
 
 
 def _asks(problem: ConvProblem, cut: Cut, num_threads: int) -> bool:
-    """Whether DOT's tiles that are loaded from diff_dst ask for the next positions.
+    """Whether tiles that are loaded from diff_dst ask for what the next ones read.
 
-    So do those of ROWS, as measured on Intel: its prefetchers lose the short rows that a tile
-    reads side by side. Or GROUPED there, for the next rows of diff_src: stores of whole lines
-    wait for them, which lie a position's channels apart, where no prefetcher follows.
+    Prefetchers do not follow rows that are read side by side. Or GROUPED on Intel, for the next
+    rows of diff_src: stores of whole lines wait for them, which lie a position's channels apart.
     """
     choice = cut.choice
     if choice.kernel == GROUPED:
         lines = problem.plain and choice.lanes * choice.size == LINE
-        strided = lines and not (AMD or choice.boxed or choice.broadcast)
+        strided = lines and not (_processor.AMD or choice.boxed or choice.broadcast)
         return strided and problem.diff_src_bytes > LARGE_RESULT * num_threads
-    in_place = not choice.windowed and problem.groups == 1
-    in_place = in_place and problem.diff_dst_bytes > LARGE_SOURCE * num_threads
-    if choice.kernel == ROWS:
+    if choice.windowed or problem.groups > 1:
+        return False
+    source, row = problem.diff_dst_bytes, problem.output_channels * problem.itemsize
+    large = source > LARGE_SOURCE * num_threads
+    if not _processor.AMD:
         short = problem.pointwise and problem.output_channels <= SHORT_ROW
-        return in_place and short and not AMD
-    return in_place and choice.kernel == DOT
+        return large and (choice.kernel == DOT or (choice.kernel == ROWS and short))
+    # Products of a single vector take no longer than asking, unless they wait for memory.
+    if problem.input_channels <= choice.lanes:
+        large = _processor.past_the_caches(source, source) and row < PAGE
+    # Rows of two lines are nearly in order.
+    long = choice.kernel in (ROWS, DOT) and row > 2 * LINE
+    return large and (choice.kernel == SCATTER or long)
 
 
 def _streams_panels(choice: Choice, packed_bytes: int) -> bool:
@@ -214,4 +222,4 @@ def _streams_panels(choice: Choice, packed_bytes: int) -> bool:
     whole_lines = choice.panel_kernel in (ROWS, DOT) and choice.kernel != PAIRS
     whole_lines = whole_lines and choice.parts < 2
     whole_lines = whole_lines and not (choice.broadcast or choice.winograd)
-    return ZEN4 and whole_lines and packed_bytes >= STREAM_PANELS
+    return _processor.ZEN4 and whole_lines and packed_bytes >= STREAM_PANELS

@@ -87,7 +87,7 @@ cdef inline bint asks_ahead(const Work *work, Py_ssize_t kc) noexcept nogil:
     Where positions share nothing each reads a few short rows, too short for prefetchers to follow.
     """
     cdef bint apart = not work.b.windowed and work.axis[2].in_step > 1 and kc <= SHORT_ROW
-    return apart or (work.b.kernel == ROWS and work.b.asks)
+    return apart or work.b.asks
 
 
 cdef inline Py_ssize_t first_entry(const Work *work, const Py_ssize_t *tap) noexcept nogil:

@@ -157,7 +157,7 @@ cdef inline void run_taps(const Work *work, const Rows *r, Py_ssize_t position, 
     cdef bint asks = r.asks and position + 2 * positions <= r.positions
     run_rows(work.f64, positions, <int> r.nv, r.half, last - first, r.kc,
              r.row + first * r.positions + position, r.positions, r.row_shift,
-             positions if asks else 0,
+             positions if asks else 0, work.axis[2].in_step > 1,
              r.weights + first * r.kc * r.nv * work.lanes * work.size,
              r.sums if r.sums else r.result + position, 0 if r.sums else r.result_shift, r.last, how)
 

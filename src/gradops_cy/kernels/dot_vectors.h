@@ -104,15 +104,17 @@ INLINE void dot_rows(const int mr, const int halves, ptrdiff_t taps, ptrdiff_t k
         /* Pointers would else be copied to the stack before the first tap, and be read from there. */
         __asm__ volatile("" ::: "memory");
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + (a_shift + offset[t]);
-        if (ahead)
-            for (ptrdiff_t i = 0; i < 2 * kc; i += 64)
+        /* A line of each position at a time: what is asked for at once, loads wait for. */
+        for (ptrdiff_t k = 0; k < kc;) {
+            const ptrdiff_t end = ahead ? MIN(kc, k + 32) : kc;
+            if (ahead)
                 UNROLL for (int m = 0; m < mr; m++)
-                    __builtin_prefetch(ahead[m] + (a_shift + offset[t] + i), 0, 3);
-        ptrdiff_t k = 0;
-        for (; k + 2 * DOT_STEPS <= kc; k += 2 * DOT_STEPS, b += DOT_STEPS * row_bytes)
-            UNROLL for (int i = 0; i < DOT_STEPS; i++)
-                dot_step(mr, halves, row, 2 * k + 4 * i, b + i * row_bytes, acc);
-        for (; k < kc; k += 2, b += row_bytes) dot_step(mr, halves, row, 2 * k, b, acc);
+                    __builtin_prefetch(ahead[m] + (a_shift + offset[t] + 2 * k), 0, 2);
+            for (; k + 2 * DOT_STEPS <= end; k += 2 * DOT_STEPS, b += DOT_STEPS * row_bytes)
+                UNROLL for (int i = 0; i < DOT_STEPS; i++)
+                    dot_step(mr, halves, row, 2 * k + 4 * i, b + i * row_bytes, acc);
+            for (; k < end; k += 2, b += row_bytes) dot_step(mr, halves, row, 2 * k, b, acc);
+        }
     }
     /* Whole lines past the caches; groups may begin within one. */
     const int streams = halves == 4 && how == STREAM && (uintptr_t)(c[0] + c_shift) % 64 == 0;

@@ -18,10 +18,6 @@ cdef extern from "scatter.h" nogil:
                   Py_ssize_t phases) noexcept
 
 
-cdef enum:
-    SHORT_RUN = 256     # bytes of a position
-
-
 # A range of positions of diff_dst in one plane.
 cdef struct Patch:
     Py_ssize_t d
@@ -93,11 +89,9 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
     cdef const char *source
     cdef const char *weights
     cdef const Py_ssize_t *block
-    cdef Py_ssize_t i, r, j, nv, limit, tiles, tile, position, end, column
+    cdef Py_ssize_t i, r, j, nv, limit, tiles, tile, position, end, column, ahead
     cdef Py_ssize_t here = 0
     cdef int fine = 1
-    # In place: longer runs are seen coming.
-    cdef bint asks = not work.b.windowed and pitch <= SHORT_RUN
     cdef Meanwhile nothing
     begin_meanwhile(work, &nothing)
     for r in range(p.rows):
@@ -130,16 +124,18 @@ cdef int multiply_patch(const Work *work, const Task *task, Py_ssize_t group, co
             if work.b.parts and not HAVE_AMX:
                 run_vectors(end - position, nv, 1, kc, row + position, 0, &here, &here, weights,
                             result + position, column * work.size, nv * DOT_COLUMNS, 0, 0,
-                            total - end if asks and i == 0 else 0, 0)
+                            total - end if work.b.asks and i == 0 else 0, 0)
             elif work.b.parts:
                 position = tile * limit
                 run_amx(work.b.parts, min(limit, total - position), nv, 0, 0, 0, 1, kc,
                         row[position], pitch, &here, weights,
                         result[position] + column * work.size, c_pitch, 0, &nothing)
             else:
-                run_rows(work.f64, end - position, nv, 0, 1, kc,
-                         row + position, total, 0, 0, weights, result + position, column,
-                         <int> work.lanes, 0)
+                ahead = 0
+                if work.b.asks and i == 0 and 2 * end - position <= total:
+                    ahead = end - position
+                run_rows(work.f64, end - position, nv, 0, 1, kc, row + position, total, 0, ahead, 0,
+                         weights, result + position, column, <int> work.lanes, 0)
     return fine
 
 

@@ -57,12 +57,14 @@ static int tile_rows(int nv) {
 
 /* `half`, the second half of the last one of several vectors holds no channel. */
 INLINE void run_rows(int f64, int mr, int nv, int half, ptrdiff_t taps, ptrdiff_t kc, const void *a,
-                     ptrdiff_t a_pitch, ptrdiff_t a_shift, ptrdiff_t ahead, const void *b, void *c,
-                     ptrdiff_t c_shift, int last, int how) {
+                     ptrdiff_t a_pitch, ptrdiff_t a_shift, ptrdiff_t ahead, int apart,
+                     const void *b, void *c, ptrdiff_t c_shift, int last, int how) {
     if (f64)
-        rows_tiles_f64[half][nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last, how);
+        rows_tiles_f64[half][nv][mr](taps, kc, a, a_pitch, a_shift, ahead, apart, b, c, c_shift,
+                                    last, how);
     else
-        rows_tiles_f32[half][nv][mr](taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last, how);
+        rows_tiles_f32[half][nv][mr](taps, kc, a, a_pitch, a_shift, ahead, apart, b, c, c_shift,
+                                    last, how);
 }
 
 INLINE void run_columns(int f64, int mr, int nv, ptrdiff_t kc, const void *a, const void *b,

@@ -3,8 +3,8 @@
 #define UNROLL _Pragma("GCC unroll 16")
 
 typedef void (*NAME(rows_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch,
-                              ptrdiff_t a_shift, ptrdiff_t ahead, const REAL *b, REAL *const *c,
-                              ptrdiff_t c_shift, int last, int how);
+                              ptrdiff_t a_shift, ptrdiff_t ahead, int apart, const REAL *b,
+                              REAL *const *c, ptrdiff_t c_shift, int last, int how);
 typedef void (*NAME(columns_fn))(ptrdiff_t kc, const REAL *a, const REAL *b, const ptrdiff_t *offset,
                                  ptrdiff_t ahead, REAL *c, ptrdiff_t ldc, int accumulate);
 
@@ -24,12 +24,13 @@ INLINE void NAME(rows_step)(const int mr, const int nv, const int half, const RE
 }
 
 /* a: taps x a_pitch row pointers, of which the first mr of each tap are used, a_shift elements on, and
- * asked for are those `ahead` pointers on, unless it is 0; b: packed panel; c: mr row pointers, written
- * c_shift elements on, and of their last vector `last` elements. */
+ * asked for are those `ahead` pointers on, unless it is 0: `apart`, by each tap, else by the first and
+ * the last one, between which the others read. b: packed panel; c: mr row pointers, written c_shift
+ * elements on, and of their last vector `last` elements. */
 INLINE void NAME(rows_tile)(const int mr, const int nv, const int half, ptrdiff_t taps,
                             ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t a_shift,
-                            ptrdiff_t ahead, const REAL *b, REAL *const *c, ptrdiff_t c_shift,
-                            int last, int how) {
+                            ptrdiff_t ahead, int apart, const REAL *b, REAL *const *c,
+                            ptrdiff_t c_shift, int last, int how) {
     VEC acc[MR_MAX][NV_MAX];
     NAME(half) halves[MR_MAX];
     UNROLL for (int m = 0; m < mr; m++)
@@ -41,15 +42,19 @@ INLINE void NAME(rows_tile)(const int mr, const int nv, const int half, ptrdiff_
     for (ptrdiff_t t = 0; t < taps; t++, a += a_pitch) {
         const REAL *row[MR_MAX];
         UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + a_shift;
-        if (ahead)
-            for (ptrdiff_t i = 0; i < kc; i += 64 / sizeof(REAL))
+        /* A line of each row at a time: what is asked for at once, loads wait for. */
+        const int asks = ahead && (apart || t == 0 || t == taps - 1);
+        for (ptrdiff_t k = 0; k < kc;) {
+            const ptrdiff_t end = asks ? MIN(kc, k + 64 / (ptrdiff_t)sizeof(REAL)) : kc;
+            if (asks)
                 UNROLL for (int m = 0; m < mr; m++)
-                    __builtin_prefetch(a[m + ahead] + a_shift + i, 0, 3);
-        ptrdiff_t k = 0;
-        for (; k + K_STEPS <= kc; k += K_STEPS, b += K_STEPS * nv * LANES)
-            UNROLL for (int i = 0; i < K_STEPS; i++)
-                NAME(rows_step)(mr, nv, half, row, k + i, b + i * nv * LANES, acc, halves);
-        for (; k < kc; k++, b += nv * LANES) NAME(rows_step)(mr, nv, half, row, k, b, acc, halves);
+                    __builtin_prefetch(a[m + ahead] + a_shift + k, 0, 2);
+            for (; k + K_STEPS <= end; k += K_STEPS, b += K_STEPS * nv * LANES)
+                UNROLL for (int i = 0; i < K_STEPS; i++)
+                    NAME(rows_step)(mr, nv, half, row, k + i, b + i * nv * LANES, acc, halves);
+            for (; k < end; k++, b += nv * LANES)
+                NAME(rows_step)(mr, nv, half, row, k, b, acc, halves);
+        }
     }
     if (half) UNROLL for (int m = 0; m < mr; m++) acc[m][nv - 1] = NAME(wide)(halves[m]);
     if (how == STREAM) {
@@ -98,9 +103,10 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
 #define INSTANCE(MR, NV, HALF)                                                                      \
     static void NAME(rows_##MR##x##NV##_##HALF)(                                                    \
         ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t a_shift,   \
-        ptrdiff_t ahead, const REAL *b, REAL *const *c, ptrdiff_t c_shift, int last, int how) {     \
-        NAME(rows_tile)(MR, NV, HALF, taps, kc, a, a_pitch, a_shift, ahead, b, c, c_shift, last,    \
-                        how);                                                                       \
+        ptrdiff_t ahead, int apart, const REAL *b, REAL *const *c, ptrdiff_t c_shift,         \
+        int last, int how) {                                                                        \
+        NAME(rows_tile)(MR, NV, HALF, taps, kc, a, a_pitch, a_shift, ahead, apart, b, c, c_shift,   \
+                        last, how);                                                                 \
     }
 #define ENTRY(MR, NV, HALF) [NV][MR] = NAME(rows_##MR##x##NV##_##HALF),
 #define DEFINE(NV, MR) HEIGHTS_##MR(INSTANCE, NV, 0)

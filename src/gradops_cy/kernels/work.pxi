@@ -50,8 +50,8 @@ cdef extern from "tile.h" nogil:
         MR_MAX
     int tile_rows(int nv) noexcept
     void run_rows(int f64, int mr, int nv, int half, Py_ssize_t taps, Py_ssize_t kc, const void *a,
-                  Py_ssize_t a_pitch, Py_ssize_t a_shift, Py_ssize_t ahead, const void *b, void *c,
-                  Py_ssize_t c_shift, int last, int how) noexcept
+                  Py_ssize_t a_pitch, Py_ssize_t a_shift, Py_ssize_t ahead, int apart, const void *b,
+                  void *c, Py_ssize_t c_shift, int last, int how) noexcept
     void run_columns(int f64, int mr, int nv, Py_ssize_t kc, const void *a, const void *b,
                      const Py_ssize_t *offset, Py_ssize_t ahead, void *c, Py_ssize_t ldc,
                      int accumulate) noexcept
@@ -156,7 +156,7 @@ cdef struct Blocking:
     int direct
     int streams         # results in place go past the caches where their vectors are whole lines
     int stages          # lanes over groups: ... by way of scratch, where their rows are dense
-    int asks            # for what tiles in place read next (DOT), for rows of diff_src (GROUPED)
+    int asks            # for what tiles in place read next, for rows of diff_src (GROUPED)
     int touches         # what lies in no cache is asked for before it is used
     int flatten
     int rounded         # results in scratch are as they will be stored
