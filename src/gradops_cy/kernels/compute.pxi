@@ -162,13 +162,13 @@ cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_
                 if more:
                     copy_rows(target, c_pitch, s.result, width * size, block[1], left)
                     clear_ends(s.result, width * size, block[1], left)
-                run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset, ahead,
+                run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset, 0, 0, 1,
                             s.result, width, more)
                 copy_rows(s.result, width * size, target, c_pitch, block[1], left)
             else:
                 run_columns(work.f64, block[1], nv, kc, weights, source + begin * size, offset, ahead,
-                            target, c_pitch // size, more)
-            ahead = 0
+                            i - block_begin, block_end - block_begin, target, c_pitch // size,
+                            more)
         begin += width
 
 

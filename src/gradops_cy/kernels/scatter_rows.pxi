@@ -73,7 +73,7 @@ cdef void multiply_run(const Work *work, Py_ssize_t group, Py_ssize_t first, Py_
             block = work.block + 4 * i
             run_columns(work.f64, <int> block[1], nv, kc,
                         panels + size * (block[3] + first * block[1]), source + begin * size,
-                        offset, ahead if i == 0 else 0,
+                        offset, ahead, i, work.blocks,
                         product + size * (block[0] * work.b.result_pitch + begin),
                         work.b.result_pitch, first > 0)
         begin += nv * work.lanes

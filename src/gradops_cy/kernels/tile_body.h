@@ -6,7 +6,8 @@ typedef void (*NAME(rows_fn))(ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a
                               ptrdiff_t a_shift, ptrdiff_t ahead, int apart, const REAL *b,
                               REAL *const *c, ptrdiff_t c_shift, int last, int how);
 typedef void (*NAME(columns_fn))(ptrdiff_t kc, const REAL *a, const REAL *b, const ptrdiff_t *offset,
-                                 ptrdiff_t ahead, REAL *c, ptrdiff_t ldc, int accumulate);
+                                 ptrdiff_t ahead, ptrdiff_t asked, ptrdiff_t asks, REAL *c,
+                                 ptrdiff_t ldc, int accumulate);
 
 /* acc[m][v] += row[m][k] * b[v]; `half`, the last one is in halves[m]. */
 INLINE void NAME(rows_step)(const int mr, const int nv, const int half, const REAL *const *row,
@@ -67,11 +68,11 @@ INLINE void NAME(rows_tile)(const int mr, const int nv, const int half, ptrdiff_
             NAME(write)((char *)(c[m] + c_shift + v * LANES), acc[m][v], v == nv - 1 ? last : LANES);
 }
 
-/* a: packed panel [kc][mr]; b + offset[k]: nv vectors of consecutive positions, and asked for are those
- * `ahead` elements on, unless it is 0; c: mr rows ldc apart. */
+/* a: packed panel [kc][mr]; b + offset[k]: nv vectors of consecutive positions; asked for are those
+ * `ahead` elements on, of `asks` steps from `asked` on; c: mr rows ldc apart. */
 INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const REAL *a, const REAL *b,
-                               const ptrdiff_t *offset, ptrdiff_t ahead, REAL *c, ptrdiff_t ldc,
-                               int accumulate) {
+                               const ptrdiff_t *offset, ptrdiff_t ahead, ptrdiff_t asked,
+                               ptrdiff_t asks, REAL *c, ptrdiff_t ldc, int accumulate) {
     VEC acc[MR_MAX][NV_MAX];
     UNROLL for (int m = 0; m < mr; m++)
         UNROLL for (int v = 0; v < nv; v++)
@@ -80,8 +81,9 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
         const REAL *position = b + offset[k];
         VEC bv[NV_MAX];
         UNROLL for (int v = 0; v < nv; v++) bv[v] = *(const VEC *)(position + v * LANES);
-        if (ahead)
-            UNROLL for (int v = 0; v < nv; v++) __builtin_prefetch(position + ahead + v * LANES);
+        if ((size_t)(k - asked) < (size_t)asks)
+            UNROLL for (int v = 0; v < nv; v++)
+                __builtin_prefetch(position + ahead + v * LANES, 0, 2);
         UNROLL for (int m = 0; m < mr; m++) {
             VEC am = a[m] - (VEC){0};
             UNROLL for (int v = 0; v < nv; v++) acc[m][v] += am * bv[v];
@@ -126,9 +128,10 @@ static const NAME(rows_fn) NAME(rows_tiles)[2][ROWS_NV + 1][MR_MAX + 1] = {{ROWS
 
 #define INSTANCE(MR, NV)                                                                            \
     static void NAME(columns_##MR##x##NV)(ptrdiff_t kc, const REAL *a, const REAL *b,               \
-                                          const ptrdiff_t *offset, ptrdiff_t ahead, REAL *c,        \
-                                          ptrdiff_t ldc, int acc) {                                 \
-        NAME(columns_tile)(MR, NV, kc, a, b, offset, ahead, c, ldc, acc);                           \
+                                          const ptrdiff_t *offset, ptrdiff_t ahead,                 \
+                                          ptrdiff_t asked, ptrdiff_t asks, REAL *c, ptrdiff_t ldc,  \
+                                          int acc) {                                                \
+        NAME(columns_tile)(MR, NV, kc, a, b, offset, ahead, asked, asks, c, ldc, acc);              \
     }
 #define DEFINE(NV, MR) HEIGHTS_##MR(INSTANCE, NV)
 TILE_INSTANCES(DEFINE)

@@ -53,8 +53,8 @@ cdef extern from "tile.h" nogil:
                   Py_ssize_t a_pitch, Py_ssize_t a_shift, Py_ssize_t ahead, int apart, const void *b,
                   void *c, Py_ssize_t c_shift, int last, int how) noexcept
     void run_columns(int f64, int mr, int nv, Py_ssize_t kc, const void *a, const void *b,
-                     const Py_ssize_t *offset, Py_ssize_t ahead, void *c, Py_ssize_t ldc,
-                     int accumulate) noexcept
+                     const Py_ssize_t *offset, Py_ssize_t ahead, Py_ssize_t part,
+                     Py_ssize_t parts, void *c, Py_ssize_t ldc, int accumulate) noexcept
 
 cdef extern from "meanwhile.h" nogil:
     ctypedef struct Meanwhile:
