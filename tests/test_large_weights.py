@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gradops_cy import _convolution_program as program
+from gradops_cy import _processor
 from tests.cases import every_dtype, every_format, layer, volume
 from tests.forced import other_plans
 from tests.test_convolution_plans import plan_of
@@ -31,7 +32,7 @@ every_order = pytest.mark.parametrize(("first", "swapped"), [(0, 0), (0, 1), (1,
 @pytest.fixture(autouse=True)
 def streaming(monkeypatch):
     """Do what is done on processors where it pays, with any weights."""
-    monkeypatch.setattr(program, "ZEN4", True)
+    monkeypatch.setattr(_processor, "ZEN4", True)
     monkeypatch.setattr(program, "STREAM_PANELS", 0)
     monkeypatch.setattr(program, "WEIGHTS_AHEAD", 4)
     yield from other_plans()

@@ -165,7 +165,8 @@ INLINE void store_bytes_of(char *p, vec_f32 v, ptrdiff_t bytes) {
 #endif
 
 /* One square: rows and width at most L; constant where this is called. `streams`: whole vectors go past
- * the caches. */
+ * the caches. The rows below are asked for: no prefetcher follows as many side by side, and those of a
+ * whole strip at once are more than it takes on. */
 #define DEFINE_STRIP(suffix, square, type, vec, L)                                                 \
     INLINE void piece_##suffix(const int streams, const type *src, ptrdiff_t src_pitch, type *dst, \
                                ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,        \
@@ -173,6 +174,7 @@ INLINE void store_bytes_of(char *p, vec_f32 v, ptrdiff_t bytes) {
         vec v[L];                                                                                  \
         _Pragma("GCC unroll 16") for (int r = 0; r < L; r++) {                                     \
             v[r] = r < rows ? load_first_##suffix(src, width) : (vec){0};                          \
+            __builtin_prefetch(src + L * src_pitch, 0, 2);                                         \
             src += src_pitch;                                                                      \
             HOLD(src);                                                                             \
         }                                                                                          \
@@ -239,6 +241,8 @@ static void strip_pairs(int streams, const uint16_t *even, const uint16_t *odd, 
         vec_f32 v[16];
         _Pragma("GCC unroll 16") for (int r = 0; r < 16; r++) {
             v[r] = r < rows ? load_pairs(a, b, mask) : (vec_f32){0};
+            __builtin_prefetch(a + 16 * step, 0, 2);
+            __builtin_prefetch(b + 16 * step, 0, 2);
             a += step;
             b += step;
             HOLD(a);
