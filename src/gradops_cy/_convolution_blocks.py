@@ -227,9 +227,9 @@ def _smaller(whole: Cut, positions_first: bool) -> Cut | None:
     apart = choice.unfolds or (choice.problem.pointwise and _reads_weights_again(choice))
     if (apart and width > 4 * DOT_ROWS) or (positions_first and width > 8 * DOT_ROWS):
         return whole.evened(2, up(width // 2, DOT_ROWS))
-    long = width > LONG_ROW and choice.layout.diff_dst_channels_last and not choice.whole_rows
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
-        if long:
+        last = choice.layout.diff_dst_channels_last
+        if last and width > LONG_ROW and not choice.whole_rows:
             return whole.evened(2, up(width // 2, choice.lanes))
         return replace(whole, chunk=up(whole.chunk // 2, DOT_K))
     # Cutting channels reads the positions once more, cutting positions the weights.

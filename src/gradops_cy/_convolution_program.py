@@ -31,7 +31,7 @@ from gradops_cy._convolution_problem import ConvProblem
 
 # Packed weights that the second-level cache has no room for.
 STREAM_PANELS = 1 << 20
-# A thread's share of a diff_dst that the second-level cache of AMX processors has no room for.
+# A thread's share of a diff_dst that no second-level cache has room for.
 LARGE_SOURCE = 1 << 21
 # Channels of rows that prefetchers of Intel lose.
 SHORT_ROW = 96

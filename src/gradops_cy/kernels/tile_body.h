@@ -105,8 +105,8 @@ INLINE void NAME(columns_tile)(const int mr, const int nv, ptrdiff_t kc, const R
 #define INSTANCE(MR, NV, HALF)                                                                      \
     static void NAME(rows_##MR##x##NV##_##HALF)(                                                    \
         ptrdiff_t taps, ptrdiff_t kc, const REAL *const *a, ptrdiff_t a_pitch, ptrdiff_t a_shift,   \
-        ptrdiff_t ahead, int apart, const REAL *b, REAL *const *c, ptrdiff_t c_shift,         \
-        int last, int how) {                                                                        \
+        ptrdiff_t ahead, int apart, const REAL *b, REAL *const *c, ptrdiff_t c_shift, int last,     \
+        int how) {                                                                                  \
         NAME(rows_tile)(MR, NV, HALF, taps, kc, a, a_pitch, a_shift, ahead, apart, b, c, c_shift,   \
                         last, how);                                                                 \
     }
