@@ -56,9 +56,9 @@ PANEL = 1 << 18
 BOX_VECTORS = 2
 # Of both tensors, which groups share lines of: the second-level cache keeps these.
 TOUCHED = 1 << 19
-# Positions of rows of channels that are cut before their sums are: rows share no more than a
+# Positions down to which rows of channels are cut before their sums are: rows share no more than a
 # kernel's width, and stay pieces of memory, while parts of sums go through scratch.
-LONG_ROW = 512
+SHORTEST_CUT = 512
 # A share of products that lie in padding, from which on regions are what tiles are made of.
 MOSTLY_INSIDE = 0.7
 
@@ -229,7 +229,7 @@ def _smaller(whole: Cut, positions_first: bool) -> Cut | None:
         return whole.evened(2, up(width // 2, DOT_ROWS))
     if choice.windowed and whole.chunk > 64 and not choice.over_groups:
         last = choice.layout.diff_dst_channels_last
-        if last and width > LONG_ROW and not choice.whole_rows:
+        if last and width > SHORTEST_CUT and not choice.whole_rows:
             return whole.evened(2, up(width // 2, choice.lanes))
         return replace(whole, chunk=up(whole.chunk // 2, DOT_K))
     # Cutting channels reads the positions once more, cutting positions the weights.

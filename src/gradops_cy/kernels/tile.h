@@ -71,7 +71,8 @@ INLINE void run_rows(int f64, int mr, int nv, int half, ptrdiff_t taps, ptrdiff_
 INLINE void run_columns(int f64, int mr, int nv, ptrdiff_t kc, const void *a, const void *b,
                         const ptrdiff_t *offset, ptrdiff_t ahead, ptrdiff_t part, ptrdiff_t parts,
                         void *c, ptrdiff_t ldc, int accumulate) {
-    const ptrdiff_t asked = kc * part / parts, asks = ahead ? kc * (part + 1) / parts - asked : 0;
+    const ptrdiff_t asked = ahead ? kc * part / parts : 0;
+    const ptrdiff_t asks = ahead ? kc * (part + 1) / parts - asked : 0;
     if (f64) columns_tiles_f64[nv][mr](kc, a, b, offset, ahead, asked, asks, c, ldc, accumulate);
     else columns_tiles_f32[nv][mr](kc, a, b, offset, ahead, asked, asks, c, ldc, accumulate);
 }

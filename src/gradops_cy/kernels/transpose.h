@@ -165,16 +165,16 @@ INLINE void store_bytes_of(char *p, vec_f32 v, ptrdiff_t bytes) {
 #endif
 
 /* One square: rows and width at most L; constant where this is called. `streams`: whole vectors go past
- * the caches. The rows below are asked for: no prefetcher follows as many side by side, and those of a
- * whole strip at once are more than it takes on. */
+ * the caches. Rows `below` elements on are asked for, unless it is 0: no prefetcher follows as many side by
+ * side, and those of a whole strip at once are more than it takes on. */
 #define DEFINE_STRIP(suffix, square, type, vec, L)                                                 \
-    INLINE void piece_##suffix(const int streams, const type *src, ptrdiff_t src_pitch, type *dst, \
-                               ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,        \
-                               ptrdiff_t width) {                                                  \
+    INLINE void piece_##suffix(const int streams, const type *src, ptrdiff_t src_pitch,            \
+                               ptrdiff_t below, type *dst, ptrdiff_t dst_pitch,                    \
+                               const ptrdiff_t *place, ptrdiff_t rows, ptrdiff_t width) {          \
         vec v[L];                                                                                  \
         _Pragma("GCC unroll 16") for (int r = 0; r < L; r++) {                                     \
             v[r] = r < rows ? load_first_##suffix(src, width) : (vec){0};                          \
-            __builtin_prefetch(src + L * src_pitch, 0, 2);                                         \
+            __builtin_prefetch(src + below, 0, 2);                                                 \
             src += src_pitch;                                                                      \
             HOLD(src);                                                                             \
         }                                                                                          \
@@ -189,32 +189,33 @@ INLINE void store_bytes_of(char *p, vec_f32 v, ptrdiff_t bytes) {
         }                                                                                          \
     }                                                                                              \
     INLINE void pieces_##suffix(const int streams, const type *src, ptrdiff_t src_pitch,           \
-                                type *dst, ptrdiff_t dst_pitch, const ptrdiff_t *place,            \
-                                ptrdiff_t rows, ptrdiff_t cols) {                                  \
+                                ptrdiff_t below, type *dst, ptrdiff_t dst_pitch,                   \
+                                const ptrdiff_t *place, ptrdiff_t rows, ptrdiff_t cols) {          \
         ptrdiff_t c = 0;                                                                           \
         if (rows == L && !place)                                                                   \
             for (; c + L <= cols; c += L)                                                          \
-                piece_##suffix(streams, src + c, src_pitch, dst + c * dst_pitch, dst_pitch, NULL,  \
-                               L, L);                                                              \
+                piece_##suffix(streams, src + c, src_pitch, below, dst + c * dst_pitch, dst_pitch, \
+                               NULL, L, L);                                                        \
         for (; c < cols; c += L) {                                                                 \
             ptrdiff_t width = cols - c < L ? cols - c : L;                                         \
             if (place && width == 1 && c)                                                          \
                 for (ptrdiff_t r = 0; r < rows; r++) dst[place[c] + r] = src[r * src_pitch + c];   \
             else if (place)                                                                        \
-                piece_##suffix(streams, src + c, src_pitch, dst, 0, place + c, rows, width);       \
+                piece_##suffix(streams, src + c, src_pitch, below, dst, 0, place + c, rows,        \
+                               width);                                                             \
             else                                                                                   \
-                piece_##suffix(streams, src + c, src_pitch, dst + c * dst_pitch, dst_pitch, NULL,  \
-                               rows, width);                                                       \
+                piece_##suffix(streams, src + c, src_pitch, below, dst + c * dst_pitch, dst_pitch, \
+                               NULL, rows, width);                                                 \
         }                                                                                          \
     }                                                                                              \
     /* dst[place[c] + r] = src[r][c] for r < rows <= L, c < cols; without place, place[c] is       \
      * c * dst_pitch. Pitches and places in elements. */                                           \
-    static void strip_##suffix(int streams, const type *src, ptrdiff_t src_pitch, type *dst,       \
-                               ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,        \
-                               ptrdiff_t cols) {                                                   \
+    static void strip_##suffix(int streams, const type *src, ptrdiff_t src_pitch, ptrdiff_t below, \
+                               type *dst, ptrdiff_t dst_pitch, const ptrdiff_t *place,             \
+                               ptrdiff_t rows, ptrdiff_t cols) {                                   \
         if (streams && rows == L && sizeof(type) * L == VECTOR_BYTES)                              \
-            pieces_##suffix(1, src, src_pitch, dst, dst_pitch, place, L, cols);                    \
-        else pieces_##suffix(0, src, src_pitch, dst, dst_pitch, place, rows, cols);                \
+            pieces_##suffix(1, src, src_pitch, below, dst, dst_pitch, place, L, cols);             \
+        else pieces_##suffix(0, src, src_pitch, below, dst, dst_pitch, place, rows, cols);         \
     }
 DEFINE_STRIP(f32, f32, float, vec_f32, LANES_F32)
 DEFINE_STRIP(f64, f64, double, vec_f64, LANES_F64)
@@ -228,10 +229,10 @@ INLINE vec_f32 load_pairs(const uint16_t *even, const uint16_t *odd, __mmask16 m
     return (vec_f32)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 /* Row c of dst, at place[c] or c * dst_pitch bytes, is the pairs (even[r][c], odd[r][c]), r < rows
- * <= 16, c < cols; rows of even and odd are `step` elements apart. */
+ * <= 16, c < cols; rows of even and odd are `step` elements apart, and asked for `below` elements on. */
 static void strip_pairs(int streams, const uint16_t *even, const uint16_t *odd, ptrdiff_t step,
-                        char *dst, ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,
-                        ptrdiff_t cols) {
+                        ptrdiff_t below, char *dst, ptrdiff_t dst_pitch, const ptrdiff_t *place,
+                        ptrdiff_t rows, ptrdiff_t cols) {
     if (place && rows == 16 && step == cols && deal_pairs(streams, even, odd, cols, dst, place))
         return;
     for (ptrdiff_t c = 0; c < cols; c += 16) {
@@ -241,8 +242,8 @@ static void strip_pairs(int streams, const uint16_t *even, const uint16_t *odd, 
         vec_f32 v[16];
         _Pragma("GCC unroll 16") for (int r = 0; r < 16; r++) {
             v[r] = r < rows ? load_pairs(a, b, mask) : (vec_f32){0};
-            __builtin_prefetch(a + 16 * step, 0, 2);
-            __builtin_prefetch(b + 16 * step, 0, 2);
+            __builtin_prefetch(a + below, 0, 2);
+            __builtin_prefetch(b + below, 0, 2);
             a += step;
             b += step;
             HOLD(a);
@@ -260,10 +261,10 @@ static void strip_pairs(int streams, const uint16_t *even, const uint16_t *odd, 
 #else
 /* Only AMX multiplies pairs. */
 static void strip_pairs(int streams, const uint16_t *even, const uint16_t *odd, ptrdiff_t step,
-                        char *dst, ptrdiff_t dst_pitch, const ptrdiff_t *place, ptrdiff_t rows,
-                        ptrdiff_t cols) {
-    (void)streams, (void)even, (void)odd, (void)step, (void)dst, (void)dst_pitch, (void)place;
-    (void)rows, (void)cols;
+                        ptrdiff_t below, char *dst, ptrdiff_t dst_pitch, const ptrdiff_t *place,
+                        ptrdiff_t rows, ptrdiff_t cols) {
+    (void)streams, (void)even, (void)odd, (void)step, (void)below, (void)dst, (void)dst_pitch;
+    (void)place, (void)rows, (void)cols;
 }
 #endif
 
@@ -278,24 +279,25 @@ static void transpose_to(int streams, int size, const void *src, ptrdiff_t src_p
 #if VECTOR_BYTES == 64
     for (; size == 2 && !place && r + 32 <= rows; r += 32) {
         const uint16_t *even = (const uint16_t *)src + r * src_pitch;
-        strip_pairs(0, even, even + src_pitch, 2 * src_pitch, (char *)dst + 2 * r, 2 * dst_pitch,
-                    NULL, 16, cols);
+        strip_pairs(0, even, even + src_pitch, 2 * src_pitch, r + 32 < rows ? 32 * src_pitch : 0,
+                    (char *)dst + 2 * r, 2 * dst_pitch, NULL, 16, cols);
     }
 #endif
     for (; r < rows; r += step) {
         ptrdiff_t height = rows - r < step ? rows - r : step;
+        ptrdiff_t below = rows - r > step ? step * src_pitch : 0;
         if (size == 8)
-            strip_f64(streams, (const double *)src + r * src_pitch, src_pitch, (double *)dst + r,
-                      dst_pitch, place, height, cols);
+            strip_f64(streams, (const double *)src + r * src_pitch, src_pitch, below,
+                      (double *)dst + r, dst_pitch, place, height, cols);
         else if (size == 4 && place && height == 16 && src_pitch == cols
                  && deal_rows(streams, (const float *)src + r * cols, cols, (float *)dst + r, place))
             continue;
         else if (size == 4)
-            strip_f32(streams, (const float *)src + r * src_pitch, src_pitch, (float *)dst + r,
-                      dst_pitch, place, height, cols);
+            strip_f32(streams, (const float *)src + r * src_pitch, src_pitch, below,
+                      (float *)dst + r, dst_pitch, place, height, cols);
         else
-            strip_u16(0, (const uint16_t *)src + r * src_pitch, src_pitch, (uint16_t *)dst + r,
-                      dst_pitch, place, height, cols);
+            strip_u16(0, (const uint16_t *)src + r * src_pitch, src_pitch, below,
+                      (uint16_t *)dst + r, dst_pitch, place, height, cols);
     }
 }
 

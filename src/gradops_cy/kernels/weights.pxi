@@ -244,7 +244,7 @@ cdef int pack_pairs_by_taps(const Weights *w, Py_ssize_t group, const Py_ssize_t
             odd = even + w.stride[1]
             finite &= finite_rows(w, even, height, w.taps) & finite_rows(w, odd, height, w.taps)
             strip_pairs(w.streams, <const unsigned short *> even, <const unsigned short *> odd,
-                        w.stride[2] // w.unit, panel + (pair * width + i) * 4, 0, place, height,
+                        w.stride[2] // w.unit, 0, panel + (pair * width + i) * 4, 0, place, height,
                         w.taps)
     return finite
 
@@ -397,7 +397,7 @@ cdef int pack_tiles(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
             for i in range(block[1]):
                 row = src + i * w.stride[2]
                 strip_pairs(0, <const unsigned short *> row,
-                            <const unsigned short *> (row + w.stride[1]), pitch,
+                            <const unsigned short *> (row + w.stride[1]), pitch, 0,
                             panel + (k * width + i * DOT_K) * 2, 0, place, even // 2, w.taps)
         for t in range(w.taps):
             src = tap_data(w, group, t) + (first + k) * w.stride[1] + block[0] * w.stride[2]
@@ -405,8 +405,8 @@ cdef int pack_tiles(const Weights *w, Py_ssize_t group, const Py_ssize_t *block,
             if w.order == BY_INPUT:
                 even = count // 2 * 2
                 strip_pairs(0, <const unsigned short *> src,
-                            <const unsigned short *> (src + w.stride[1]), pitch, dst, DOT_K * 2,
-                            NULL, even // 2, block[1])
+                            <const unsigned short *> (src + w.stride[1]), pitch, 0, dst,
+                            DOT_K * 2, NULL, even // 2, block[1])
             if even < count:
                 for i in range(block[1]):
                     load_row(RAW16, src + i * w.stride[2] + even * w.stride[1], w.stride[1],

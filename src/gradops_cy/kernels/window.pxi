@@ -15,8 +15,8 @@ cdef extern from "transpose.h" nogil:
                       Py_ssize_t dst_pitch, const Py_ssize_t *place, Py_ssize_t rows,
                       Py_ssize_t cols) noexcept
     void strip_pairs(int streams, const unsigned short *even, const unsigned short *odd,
-                     Py_ssize_t step, char *dst, Py_ssize_t dst_pitch, const Py_ssize_t *place,
-                     Py_ssize_t rows, Py_ssize_t cols) noexcept
+                     Py_ssize_t step, Py_ssize_t below, char *dst, Py_ssize_t dst_pitch,
+                     const Py_ssize_t *place, Py_ssize_t rows, Py_ssize_t cols) noexcept
 
 cdef extern from "pairs.h" nogil:
     void zip_pairs(const unsigned short *even, const unsigned short *odd, unsigned int *dst,
