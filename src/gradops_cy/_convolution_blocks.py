@@ -77,10 +77,8 @@ def cut(choice: Choice, num_threads: int) -> Cut:
     first = Cut(choice, chunk, nv, down, flatten, blocks, group_panel, groups, (1, 1, width))
     if choice.kernel == SCATTER:
         return split_for_threads(_cut_for_scatter(first), num_threads)
-    # Rows are cut where their spread form would not stay in the first-level cache.
-    room = _convolution_grouped.room(choice.boxed)
-    while choice.kernel == GROUPED and first.block[2] > 1 and _spread_bytes(first) > room:
-        first = first.evened(2, first.block[2] - 1)
+    if choice.kernel == GROUPED:
+        first = _cut_for_ring(first)
     while _touches_much(first) and first.block[2] > 4 * choice.lanes:
         first = half_block(first, 2)
     if choice.winograd:
@@ -163,6 +161,16 @@ def _cut_for_scatter(whole: Cut) -> Cut:
     return found
 
 
+def _cut_for_ring(whole: Cut) -> Cut:
+    """Cut rows whose spread form would not stay in the first-level cache."""
+    room = _convolution_grouped.room(whole.choice.boxed)
+    if _convolution_grouped.shares_halo(whole.axes[2].taps, whole.block[2]):
+        return whole
+    while whole.block[2] > 1 and whole.ring_elements * whole.choice.size > room:
+        whole = whole.evened(2, whole.block[2] - 1)
+    return whole
+
+
 def _cut_for_winograd(whole: Cut) -> Cut:
     """Take as many tiles as fit, of whole images if they can be."""
     found = _by_tiles(whole, WINOGRAD_WORKSPACE)
@@ -188,10 +196,6 @@ def _by_tiles(whole: Cut, room: int) -> Cut | None:
             if found is None or moved < least:
                 found, least = cut, moved
     return found
-
-
-def _spread_bytes(whole: Cut) -> int:
-    return whole.ring_elements * whole.choice.size
 
 
 def _may_cut_positions(first: Cut) -> bool:

@@ -292,7 +292,8 @@ def _grouped(work: Work) -> Counts:
     room = _convolution_grouped.room(not direct)
     rows = -(-outputs // entry)
     ring = _convolution_grouped.slots(work.axes) * rows * lanes * work.size
-    while block > 1 and axis.window(block) * ring > room:
+    shares = _convolution_grouped.shares_halo(axis, width)
+    while not shares and block > 1 and axis.window(block) * ring > room:
         block = -(-block // 2)
     pieces = -(-width // block)
     # Fewer sums than are on their way at a time wait for themselves.

@@ -41,6 +41,14 @@ def slots(axes: Sequence[AxisTaps]) -> int:
     return prod(n or len(axis) for n, axis in zip(rings(axes), axes, strict=False))
 
 
+def shares_halo(axis: AxisTaps, positions: int) -> bool:
+    """Return whether rows are best spread whole: so many positions read more than their share.
+
+    To spread a halo again takes longer than reading spread rows from the second-level cache.
+    """
+    return axis.window(positions) > positions * axis.in_step
+
+
 def room(boxed: bool) -> int:
     """Return the bytes of spread rows that stay in the first-level cache.
 
