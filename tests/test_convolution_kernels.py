@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradops_cy import _arrays, _processor
+from gradops_cy import _arrays, _convolution_grouped, _processor
 from gradops_cy import _convolution_blocks as blocks
 from gradops_cy import _convolution_kernels as kernels
 from gradops_cy import _convolution_plan as plans
@@ -88,6 +88,19 @@ GROUPS = {
     "of 4, a row": layer("4-4-600-1-1-0", groups=8, dst=(2, 600), kernel=(2, 3)),
     "of 4, thousands": layer("4-2-2-2-1-0", groups=8500),
     "of 2, 3-D": replace(volume(2, 4, (5, 6, 7)), groups=21),
+    "of 4, dilated": layer("4-6-40-3-1-4", groups=9, dilations=(4, 5)),
+    "of 8, dilated, strides": layer("8-4-21-3-2-2", groups=5, dilations=(2, 3)),
+    "of 4, dilated by steps": layer(
+        "4-3-20-3-2-4", groups=5, transposed=True, dilations=(3, 4), batch=2
+    ),
+    "of 16, dilated": layer("16-4-33-3-1-2", groups=2, dilations=(2, 2)),
+    "of 4, 3-D, dilated": replace(
+        volume(4, 4, (9, 8, 7)),
+        groups=6,
+        dilations=(3, 2, 2),
+        pads_begin=(3, 2, 2),
+        pads_end=(3, 2, 2),
+    ),
     "all padding": layer("4-4-3-1-2-2", groups=8, dst=(3, 3)),
 }
 
@@ -108,6 +121,20 @@ def test_groups_past_the_caches(monkeypatch, view, case, dtype):
     for accumulate in (False, True):
         case.check(view=view, out_view=view, accumulate=accumulate, large=True)
     assert case.call(*arrays, num_threads=2).tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kernel", [kernels.GROUPED], ids=["grouped"])
+@pytest.mark.usefixtures("only")
+def test_blocks_of_dilated_groups(threads):
+    """Whole rows, and enough of them that what is spread serves several taps."""
+    changes = {"groups": 32, "diff_src_channels": 128, "diff_dst_channels": 128}
+    volumes = {"diff_src": (32, 32, 16), "diff_dst": (32, 32, 16), "kernel": (3, 3, 5)}
+    problem = POINTWISE._replace(dilations=(4, 4, 4), pads_begin=(4, 4, 8), **volumes, **changes)
+    cut = blocks.cut(forced.choice_of(problem), threads)
+    assert _convolution_grouped.rings([axis.taps for axis in cut.axes]) == [3, 3]
+    assert cut.block[2] == 16
+    assert min(cut.block[:2]) >= 8
 
 
 @pytest.mark.parametrize("extents", [(1, 56, 56), (1, 3, 4000)])

@@ -57,6 +57,11 @@ class AxisTaps:
         return int(self.offsets.max()) - self.low + 1 if len(self) else 0
 
     @cached_property
+    def apart(self) -> int:
+        """The source coordinates from tap to tap of a position; 1 if there are several classes."""
+        return int(self.offsets[1] - self.offsets[0]) if self.classes == 1 and len(self) > 1 else 1
+
+    @cached_property
     def _starts(self) -> tuple[Ints, Ints, Ints]:
         """Return the offsets, each once, by residue modulo in_step first, gaps, and places of taps.
 

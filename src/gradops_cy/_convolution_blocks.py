@@ -54,6 +54,8 @@ WINOGRAD_WORKSPACE, WINOGRAD_WORKSPACE_OF_WHOLE = 5 << 18, 31 << 16
 PANEL = 1 << 18
 # Channels that are transposed together: their rows should stay in the first-level cache.
 BOX_VECTORS = 2
+# Spans of dilated taps that blocks go down: fewer have few rows of a residue to share.
+DILATED_SPANS = 2
 # Of both tensors, which groups share lines of: the second-level cache keeps these.
 TOUCHED = 1 << 19
 # Positions down to which rows of channels are cut before their sums are: rows share no more than a
@@ -333,6 +335,8 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
         # Tiles of regions, which are cut where taps leave diff_dst: of images rather than rows.
         several = resized(block, 0, min(counts[0], max(choice.tiles.shapes.values())))
         block = several if fits(several) else block
+    if choice.kernel == GROUPED:
+        block = _down_dilated_taps(found)
     growing = [axis for axis in (1, 0) if block[axis] < counts[axis]]
     while growing:
         axis = max(growing, key=lambda a: kernel[a] / block[a])
@@ -350,6 +354,17 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
         if extent == counts[axis]:
             growing.remove(axis)
     return block
+
+
+def _down_dilated_taps(found: Cut) -> Triple:
+    """Return a block of so many rows that dilated taps read the same ones, if they fit."""
+    choice, block = found.choice, found.block
+    for axis, taps in enumerate(choice.work.axes[:2]):
+        if taps.apart > 1:
+            extent = DILATED_SPANS * taps.span // taps.in_step
+            block = resized(block, axis, max(block[axis], min(extent, choice.counts[axis])))
+    fits = found.reblocked(block).workspace_bytes <= _workspace(choice)
+    return block if fits else found.block
 
 
 def _is_mostly_padding(problem: ConvProblem) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 
 from gradops_cy._convolution_axis import Axis, AxisTaps
 from gradops_cy._convolution_problem import ConvProblem
@@ -30,10 +30,16 @@ def entry_channels(problem: ConvProblem, lanes: int) -> int:
 def rings(axes: Sequence[AxisTaps]) -> list[int]:
     """Return how many spread rows follow each other in place, over depth and height.
 
-    0 where the rows that a position reads lie too far apart: each tap then has its own.
+    Of dilated taps those of one residue, which are visited one after the other. 0 where the rows
+    that a position reads lie too far apart: each tap then has its own.
     """
-    spans = [max(1, axis.span) for axis in axes[:2]]
+    spans = [max(1, -(-axis.span // axis.apart)) for axis in axes[:2]]
     return [n if n <= 2 * len(axis) else 0 for n, axis in zip(spans, axes, strict=False)]
+
+
+def visiting_step(axis: AxisTaps) -> int:
+    """Return the positions from one to the next that reads rows of the same residue."""
+    return axis.apart // gcd(axis.apart, axis.in_step)
 
 
 def slots(axes: Sequence[AxisTaps]) -> int:

@@ -58,6 +58,7 @@ def program_of(
     choice = cut.choice
     scatter = choice.kernel == SCATTER
     grouped = choice.kernel == GROUPED
+    depth, height, _ = choice.work.axes
     ring_d, ring_h = _convolution_grouped.rings(choice.work.axes) if grouped else (0, 0)
     blocking = {
         "kernel": choice.kernel,
@@ -131,6 +132,10 @@ def program_of(
         "window_pitch": cut.window_pitch,
         "ring_d": ring_d,
         "ring_h": ring_h,
+        "taps_apart_d": depth.apart,
+        "taps_apart_h": height.apart,
+        "visits_d": _convolution_grouped.visiting_step(depth),
+        "visits_h": _convolution_grouped.visiting_step(height),
         **cut.scratch,
         "scratch_bytes": cut.scratch_bytes,
     }

@@ -49,11 +49,19 @@ cdef inline Py_ssize_t ring_slots(const Axis *axis, Py_ssize_t ring) noexcept no
     return ring if ring else axis.taps
 
 
-cdef inline Py_ssize_t slot_of(Py_ssize_t ring, Py_ssize_t y, Py_ssize_t tap) noexcept nogil:
+cdef inline Py_ssize_t slot_of(Py_ssize_t ring, Py_ssize_t apart, Py_ssize_t y,
+                               Py_ssize_t tap) noexcept nogil:
     """Return where a source coordinate's row is kept: no two that a position reads share it."""
     if ring == 1:
         return 0
+    if apart > 1:   # a division takes as long as a short row
+        y //= apart
     return y % ring if ring else tap
+
+
+cdef inline Py_ssize_t visited_after(Py_ssize_t j, Py_ssize_t step, Py_ssize_t block) noexcept nogil:
+    """Return the position that follows j: those that read rows of the same residue first."""
+    return j + step if j + step < block else j % step + 1
 
 
 cdef inline Py_ssize_t row_entry(const Work *work) noexcept nogil:
@@ -154,11 +162,12 @@ cdef char *spread_slot(const Work *work, const Spread *s, int dtype, const Tenso
                        Py_ssize_t yh, const Py_ssize_t *tap, Ring *ring) noexcept nogil:
     """Return the spread row of a source row, which is spread first unless the ring holds it."""
     cdef const Axis *height = &work.axis[1]
-    cdef Py_ssize_t slot = slot_of(work.b.ring_d, yd, tap[0]) * ring_slots(height, work.b.ring_h)
+    cdef Py_ssize_t slot = slot_of(work.b.ring_d, work.b.taps_apart_d, yd, tap[0])
     cdef const char *src
     cdef char *row
     cdef Py_ssize_t r, step
-    slot += slot_of(work.b.ring_h, yh, tap[1])
+    slot = slot * ring_slots(height, work.b.ring_h) + slot_of(work.b.ring_h, work.b.taps_apart_h, yh,
+                                                              tap[1])
     row = ring.rows + slot * ring.row_bytes
     if ring.held[slot] != yd * height.source + yh:
         ring.held[slot] = yd * height.source + yh
@@ -180,7 +189,7 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
     cdef const Axis *height = &work.axis[1]
     cdef Py_ssize_t step_d = depth.out_step * y.stride[2]
     cdef Py_ssize_t step_h = height.out_step * y.stride[3]
-    cdef Py_ssize_t jd, jh, c, t, yd, yh, slot
+    cdef Py_ssize_t jd = 0, jh = 0, c, t, yd, yh, slot, following
     cdef int from_dtype = F32 if work.b.paired else dtype   # a pair moves as if it were a float
     cdef const LaneClass *p
     cdef char *dst
@@ -196,8 +205,9 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
     for slot in range(ring.slots):
         ring.held[slot] = -1
     # Classes come last: they read the same rows.
-    for jd in range(depth.block):
-        for jh in range(height.block):
+    for _ in range(depth.block):
+        for _ in range(height.block):
+            following = visited_after(jh, work.b.visits_h, height.block)
             for c in range(task.class_begin, task.class_end):
                 p = ring.classes + c
                 if jd >= p.count[0] or jh >= p.count[1]:
@@ -214,8 +224,9 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
                         span.rows += 1
                     t += p.taps
                 dst = y.data + p.source + jd * step_d + jh * step_h + first * y.stride[1]
-                if work.b.asks and jh + 1 < p.count[1]:
-                    fetch_to_write(dst + step_h, span.dst_step, 0, p.count[2], lanes * work.size)
+                if work.b.asks and following < p.count[1]:
+                    fetch_to_write(dst + (following - jh) * step_h, span.dst_step, 0, p.count[2],
+                                   lanes * work.size)
                 span.sliding = p.sliding
                 if work.b.exact_halo:
                     run_spans(work, &span, dtype, lanes, p.reach, p.taps, p.count[2], ring.weight,
@@ -223,6 +234,8 @@ cdef void compute_vector(const Work *work, const Task *task, int dtype, const Te
                 else:
                     span.taps, span.offset = p.taps, p.offset
                     run_group_span(dtype, &span, 0, p.count[2], lanes, dst)
+            jh = following
+        jd, jh = visited_after(jd, work.b.visits_d, depth.block), 0
 
 
 cdef void touch_rows(const Tensor *tensor, const Py_ssize_t *low, const Py_ssize_t *high,

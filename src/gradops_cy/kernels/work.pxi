@@ -222,6 +222,10 @@ cdef struct Blocking:
     Py_ssize_t pair_pitch       # PAIRS: bytes from pair to pair of the window
     Py_ssize_t ring_d
     Py_ssize_t ring_h
+    Py_ssize_t taps_apart_d
+    Py_ssize_t taps_apart_h
+    Py_ssize_t visits_d
+    Py_ssize_t visits_h
     Py_ssize_t zero_bytes
     Py_ssize_t window_bytes
     Py_ssize_t entry_bytes
