@@ -207,19 +207,20 @@ def _asks(problem: ConvProblem, cut: Cut, num_threads: int) -> bool:
         lines = problem.plain and choice.lanes * choice.size == LINE
         strided = lines and not (_processor.AMD or choice.boxed or choice.broadcast)
         return strided and problem.diff_src_bytes > LARGE_RESULT * num_threads
-    if choice.windowed or problem.groups > 1:
+    if choice.windowed:
         return False
     source, row = problem.diff_dst_bytes, problem.output_channels * problem.itemsize
     large = source > LARGE_SOURCE * num_threads
     if not _processor.AMD:
         short = problem.pointwise and problem.output_channels <= SHORT_ROW
-        return large and (choice.kernel == DOT or (choice.kernel == ROWS and short))
+        asks = choice.kernel == DOT or (choice.kernel == ROWS and short)
+        return large and problem.groups == 1 and asks
     # Products of a single vector take no longer than asking, unless they wait for memory.
     if problem.input_channels <= choice.lanes:
         large = _processor.past_the_caches(source, source) and row < PAGE
     # Rows of two lines are nearly in order.
     long = choice.kernel in (ROWS, DOT) and row > 2 * LINE
-    return large and (choice.kernel == SCATTER or long)
+    return large and (long or (choice.kernel == SCATTER and problem.groups == 1))
 
 
 def _streams_panels(choice: Choice, packed_bytes: int) -> bool:
