@@ -248,6 +248,20 @@ def test_what_is_asked_for_on_amd(monkeypatch, vectors, outputs, past, asks):
     assert programs._asks(problem, cut, 1) == asks
 
 
+@pytest.mark.parametrize(
+    ("amd", "outputs", "asks"), [(True, 64, True), (True, 32, False), (False, 64, False)]
+)
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.usefixtures("only")
+def test_what_groups_ask_for(monkeypatch, amd, outputs, asks):
+    """A group's rows are what counts, not those of all groups."""
+    monkeypatch.setattr(_processor, "AMD", amd)
+    inputs = 4 * forced.choice_of(POINTWISE).lanes
+    changes = {"diff_src_channels": 4 * inputs, "diff_dst_channels": 4 * outputs, "groups": 4}
+    problem = POINTWISE._replace(diff_src=(1, 160, 160), diff_dst=(1, 160, 160), **changes)
+    assert programs._asks(problem, blocks.cut(forced.choice_of(problem), 1), 1) == asks
+
+
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
 @pytest.mark.usefixtures("only")

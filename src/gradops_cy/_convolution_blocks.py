@@ -255,6 +255,8 @@ def _smaller(whole: Cut, positions_first: bool) -> Cut | None:
 
 def _grow(found: Cut) -> Cut:
     """Take more rows into a task while they fit."""
+    if found.choice.kernel == GROUPED:
+        found = _down_dilated_taps(found)
     grown = found.reblocked(_grown(found, lambda _: True))
     # What fits at last fits on the way there: few need to look at every step.
     if not _fits(found, grown.block):
@@ -335,8 +337,6 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
         # Tiles of regions, which are cut where taps leave diff_dst: of images rather than rows.
         several = resized(block, 0, min(counts[0], max(choice.tiles.shapes.values())))
         block = several if fits(several) else block
-    if choice.kernel == GROUPED:
-        block = _down_dilated_taps(found)
     growing = [axis for axis in (1, 0) if block[axis] < counts[axis]]
     while growing:
         axis = max(growing, key=lambda a: kernel[a] / block[a])
@@ -356,15 +356,15 @@ def _grown(found: Cut, fits: Callable[[Triple], bool]) -> Triple:
     return block
 
 
-def _down_dilated_taps(found: Cut) -> Triple:
-    """Return a block of so many rows that dilated taps read the same ones, if they fit."""
+def _down_dilated_taps(found: Cut) -> Cut:
+    """Take so many rows that dilated taps read the same ones, if they fit."""
     choice, block = found.choice, found.block
     for axis, taps in enumerate(choice.work.axes[:2]):
         if taps.apart > 1:
             extent = DILATED_SPANS * taps.span // taps.in_step
             block = resized(block, axis, max(block[axis], min(extent, choice.counts[axis])))
-    fits = found.reblocked(block).workspace_bytes <= _workspace(choice)
-    return block if fits else found.block
+    larger = found.reblocked(block)
+    return larger if larger.workspace_bytes <= _workspace(choice) else found
 
 
 def _is_mostly_padding(problem: ConvProblem) -> bool:

@@ -220,11 +220,11 @@ cdef struct Blocking:
     Py_ssize_t result_pitch
     Py_ssize_t window_pitch     # DEPTHWISE along rows: elements from row to row of the window
     Py_ssize_t pair_pitch       # PAIRS: bytes from pair to pair of the window
-    Py_ssize_t ring_d
+    Py_ssize_t ring_d           # GROUPED: spread rows that follow each other in place, or 0
     Py_ssize_t ring_h
-    Py_ssize_t taps_apart_d
+    Py_ssize_t taps_apart_d     # ... rows of diff_dst from tap to tap: rings hold those of a residue
     Py_ssize_t taps_apart_h
-    Py_ssize_t visits_d
+    Py_ssize_t visits_d         # ... positions from one to the next that reads the same residue
     Py_ssize_t visits_h
     Py_ssize_t zero_bytes
     Py_ssize_t window_bytes
