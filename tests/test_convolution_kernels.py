@@ -17,6 +17,7 @@ from tests.test_convolution_plans import plan_of
 from tests.test_threads import same_bits
 from tests.views import VIEWS, WRITEABLE
 
+CODES = {name: code for code, name in _arrays.DTYPE_NAMES.items()}
 SOME = ("rows", "columns", "grouped", "scatter", "dot", "pairs", "unfold")
 every_kernel = pytest.mark.parametrize("kernel", [NAMES.index(name) for name in SOME], ids=SOME)
 
@@ -166,17 +167,66 @@ def test_results_that_outgrow_what_is_read(monkeypatch, amd, outputs, streams):
 
 @pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
 @pytest.mark.parametrize(
-    ("outputs", "held", "streams"), [(1, True, False), (1, False, True), (2, True, True)]
+    ("dtype", "outputs", "held", "streams"),
+    [
+        ("f32", 4, True, False),
+        ("f32", 4, False, True),
+        ("f32", 5, True, True),
+        ("bf16", 1, True, False),
+        ("bf16", 2, True, True),
+    ],
 )
 @pytest.mark.usefixtures("only")
-def test_results_of_single_products(monkeypatch, outputs, held, streams):
+def test_results_of_few_products(monkeypatch, dtype, outputs, held, streams):
     """Not past the largest cache while this keeps them."""
     monkeypatch.setattr(_processor, "past_the_caches", lambda *_: True)
     monkeypatch.setattr(_processor, "holds", lambda *_: held)
     monkeypatch.setattr(_processor, "AMD", True)
-    changes = {"diff_src_channels": 64, "diff_dst_channels": outputs}
+    changes = {"diff_src_channels": 64, "diff_dst_channels": outputs, "dtype": CODES[dtype]}
     problem = POINTWISE._replace(diff_src=(1, 112, 112), diff_dst=(1, 112, 112), **changes)
-    assert blocks.cut(forced.choice_of(problem), 1).streams == streams
+    cut = blocks.cut(forced.choice_of(problem), 1)
+    assert cut.streams == (streams and cut.direct)
+
+
+FEW_PRODUCTS = {
+    "a vector": layer("16-1-9-1-1-0", batch=3),
+    "less": layer("5-4-9-1-1-0", batch=3),
+    "registers": layer("64-3-9-1-1-0", batch=3),
+    "more": layer("144-2-9-1-1-0", batch=3),
+    "no whole lines": layer("83-1-9-1-1-0", batch=3),
+    "more than are gathered": layer("1300-4-5-1-1-0", batch=3),
+    "strides": layer("100-3-7-1-2-0", batch=3, transposed=True),
+    "groups": layer("120-4-7-1-1-0", batch=3, groups=2),
+    "padding": layer("96-2-7-1-1-2", batch=3),
+}
+
+
+@every_dtype
+@pytest.mark.parametrize("past", [False, True])
+@pytest.mark.parametrize("case", FEW_PRODUCTS.values(), ids=FEW_PRODUCTS)
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.usefixtures("only")
+def test_few_products(monkeypatch, case, past, dtype):
+    """Positions are written whole, through the caches or past them."""
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: past)
+    replace(case, data_format="NXC", dtype=dtype).check()
+
+
+@every_dtype
+@pytest.mark.parametrize("case", [layer("64-1-9-1-1-0"), layer("150-1-9-1-1-0")])
+@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.usefixtures("only")
+def test_few_products_that_round_otherwise(case, dtype):
+    """NaN and subnormal numbers, of single positions."""
+    case = replace(case, data_format="NXC", dtype=dtype)
+    dy, w = case.formatted(*case.arrays())
+    w[...] = 1
+    tiny = dy.dtype.type(2.0**-130 if dtype == "bf16" else 2.0**-24)
+    dy[0, 3, 4], dy[0, 3, 5] = np.nan, tiny
+    after = case.call(dy, w)
+    assert np.isnan(after[0, 3, 4]).all()
+    assert (after[0, 3, 5] == tiny).all()
+    assert same_bits(after[0, 4:], np.broadcast_to(dy[0, 4:], after[0, 4:].shape).copy())
 
 
 @every_dtype

@@ -180,11 +180,13 @@ def _rows(work: Work) -> Counts:
     if work.last:
         results = "in place" if problem.plain else "last"
     counts[f"results {results}"] = vectors * work.classes
-    if rounds_rows(problem, work.layout, work.tiles):
-        few = work.taps * work.outputs <= KERNELS.FEW_PRODUCTS and nv <= KERNELS.FEW_VECTORS
+    rounds = rounds_rows(problem, work.layout, work.tiles)
+    in_place = results == "in place" and not work.layout.accumulate
+    few = (rounds or in_place) and work.taps * work.outputs <= KERNELS.FEW_PRODUCTS
+    if few:
+        counts["taps of tiles"] = 0
+    if rounds:
         counts["results last"] *= _ROUNDED_IN_REGISTERS if few else _ROUNDED
-        if few:
-            counts["taps of tiles"] = 0
     if not work.last:
         if not writes_whole_rows(problem, work.layout):
             squares = work.rows * work.vectors * -(-work.counts[2] // _SQUARE)
@@ -372,7 +374,11 @@ def _moved_for_pairs(work: Work, beside: int) -> Counts:
     in_place = beside == 1 or (beside > 1 and lie_in_runs(problem, work.layout))
     if in_place and work.dst_last and work.outputs % 2 == 0 and not work.padded:
         return {}
-    return window_of_positions(work, 1 if beside > 1 else work.runs)
+    counts = window_of_positions(work, 1 if beside > 1 else work.runs)
+    if work.dst_last and work.outputs % 2:
+        # Each position is filled up to pairs, and so moved by itself.
+        counts["window last"] = work.window_rows * work.entries * -(-work.outputs // work.lanes)
+    return counts
 
 
 def _pairs(work: Work) -> Counts:

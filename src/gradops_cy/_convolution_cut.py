@@ -31,6 +31,7 @@ from gradops_cy._convolution_kernels import (
     DOT_K,
     DOT_ROWS,
     GROUPED,
+    KERNELS,
     LINE,
     PAIRS,
     ROWS,
@@ -135,9 +136,12 @@ class Cut:
         once = choice.problem.batch * self.position_blocks * self.class_splits == 1
         plain = not choice.exact_halo and not choice.layout.accumulate
         # Weights that stay in cache anyway are better met by one tile of positions after the other.
-        # PAIRS writes whole rows of few channels.
+        # PAIRS writes whole rows of few channels. Blocks of few products are stored together, if
+        # there are positions enough to be worth the packing.
         large = self.weights_bytes > LARGE_PANELS
-        packs = self._one_product or choice.kernel in (ROWS, PAIRS) or choice.broadcast > 0
+        together = self._stores_whole_positions and len(self.blocks) > 1
+        rows = choice.kernel == ROWS and not (together and prod(self.block) > choice.lanes)
+        packs = self._one_product or rows or choice.kernel == PAIRS or choice.broadcast > 0
         return once and plain and (packs or (choice.kernel == DOT and large))
 
     @cached_property
@@ -254,14 +258,25 @@ class Cut:
 
     # -- results in scratch ----------------------------------------------------------------
 
+    @property
+    def _stores_whole_positions(self) -> bool:
+        """Whether ROWS does little else than to store positions, one after the other."""
+        choice = self.choice
+        few = len(choice.taps) == 1 and choice.problem.output_channels <= KERNELS.FEW_PRODUCTS
+        rows = choice.kernel == ROWS and choice.direct and not choice.exact_halo
+        return rows and few and choice.size == 4
+
     @cached_property
     def _past_the_caches(self) -> bool:
         """Whether no cache holds the result, to which nothing is added, or stores wait for it."""
         problem = self.choice.given
         result, read = problem.diff_src_bytes, problem.diff_dst_bytes
         large = _processor.past_the_caches(result, result + read)
-        single = problem.pointwise and problem.diff_dst_channels == 1
-        large = large and not (single and _processor.holds(result + read))
+        # Of more products halves take longer to round.
+        most = KERNELS.FEW_PRODUCTS if problem.itemsize == 4 else 1
+        stores = self._stores_whole_positions and problem.pointwise
+        stores = stores and problem.diff_dst_channels <= most
+        large = large and not (stores and _processor.holds(result + read))
         large = large or (problem.pointwise and _processor.outgrows(result, read))
         return large and not self.choice.layout.accumulate
 

@@ -29,11 +29,11 @@ def past_the_caches(result: int, both: int) -> bool:
 
 
 def holds(both: int) -> bool:
-    """Return whether the largest cache keeps a result of single products, and what these are of.
+    """Return whether the largest cache keeps a result of few products, and what these are of.
 
-    Where measured, they reach it in two thirds of the time that memory takes, up to that size.
+    Where measured, they reach it in half of the time that memory takes, and at that size as long.
     """
-    return ZEN4 and both <= 0.6 * _LARGEST_CACHE
+    return ZEN4 and both <= 0.55 * _LARGEST_CACHE
 
 
 def outgrows(result: int, read: int) -> bool:

@@ -141,7 +141,8 @@ cdef struct Rows:
     char **result                   # [position]
     char **sums                     # of a tile that are to be rounded on their way there; or NULL
     Py_ssize_t result_shift
-    Py_ssize_t nv                   # vectors of channels
+    Py_ssize_t channels             # of a block
+    Py_ssize_t nv                   # vectors of them
     bint half                       # ... of which the last one has none in its second half
     int last                        # channels of the last one that are written
     const char *weights             # [tap][k][nv]
@@ -242,12 +243,43 @@ cdef void point_all(const Work *work, const Task *task, Py_ssize_t group, Py_ssi
             return
 
 
-cdef void touch_results(const Rows *r, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t size,
-                        Py_ssize_t channels) noexcept nogil:
+cdef void touch_results(const Rows *r, Py_ssize_t begin, Py_ssize_t end,
+                        Py_ssize_t size) noexcept nogil:
     """Ask for the lines that the results of some positions are written to."""
     cdef Py_ssize_t position
     for position in range(begin, min(end, r.positions)):
-        fetch_to_write(r.result[position] + size * r.result_shift, 0, 0, 1, size * channels)
+        fetch_to_write(r.result[position] + size * r.result_shift, 0, 0, 1, size * r.channels)
+
+
+cdef Py_ssize_t gather_few(const Work *work, Py_ssize_t group, Py_ssize_t first, Py_ssize_t begin,
+                           Py_ssize_t end, const Py_ssize_t *residue, const Scratch *s, Rows *r,
+                           FewWeights *few) noexcept nogil:
+    """Gather the weights of as many channel blocks as there is room for; return the one after them.
+
+    Whole positions are written then, one after the other: stores that leave gaps for other blocks
+    are not foreseen.
+    """
+    cdef Py_ssize_t room = FEW_WEIGHTS // (r.kc * work.lanes)
+    cdef Py_ssize_t i = begin
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t k, width
+    cdef const Py_ssize_t *block = work.block + 4 * begin
+    cdef const char *panel
+    r.nv = r.channels = 0
+    while i < end and (i == begin or r.nv + block[2] <= room):
+        r.channels, r.nv = r.channels + block[1], r.nv + block[2]
+        i, block = i + 1, block + 4
+    end = i
+    for i in range(begin, end):
+        block = work.block + 4 * i
+        width = block[2] * work.lanes
+        panel = panel_of(work, group, block, first, width, s)
+        panel += work.size * residue[3] * r.kc * width
+        for k in range(r.kc):
+            memcpy(few.w + k * r.nv * work.lanes + at, panel + k * width * work.size,
+                   width * work.size)
+        at += width
+    return end
 
 
 cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
@@ -258,10 +290,12 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
     cdef Rows r
     cdef Region region
     cdef Py_ssize_t i, tile, tiles, position, next, begin, length, limit
-    cdef Py_ssize_t origin, ldb, lines, channels
+    cdef Py_ssize_t origin, ldb, lines
     cdef const Py_ssize_t *block
     cdef const char *ahead
     cdef char *sums[MR_MAX]
+    cdef FewWeights weights
+    cdef bint few
     cdef bint touches = work.b.touches and not work.streams
     r.taps, r.kc = residue[4] - residue[3], chunk * work.b.merge
     r.positions = count[0] * count[1] * count[2]
@@ -272,11 +306,19 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
         r.begins, r.sums = BEGIN, sums
     point_all(work, task, group, first, chunk, block_begin, residue, count, c, s, &r)
     origin = r.result_shift - work.block[4 * task.block_begin]
-    for i in range(block_begin, block_end):
+    few = (work.b.direct and r.taps == 1 and r.kc <= FEW_PRODUCTS
+           and not (more or work.f64 or work.b.exact_halo))
+    i = block_begin
+    while few and i < block_end:
+        r.result_shift = origin + work.block[4 * i]
+        i = gather_few(work, group, first, i, block_end, residue, s, &r, &weights)
+        few_products(work.b.dtype, r.kc, r.nv, r.row, r.row_shift, weights.w, r.result,
+                     r.result_shift, r.positions, r.channels, work.streams)
+    for i in range(i, block_end):
         block = work.block + 4 * i
-        channels, r.nv, r.last = block[1], block[2], <int> work.lanes
+        r.channels, r.nv, r.last = block[1], block[2], <int> work.lanes
         ldb = r.nv * work.lanes
-        r.half = HAVE_HALVES and r.nv > 1 and 2 * channels <= (2 * r.nv - 1) * work.lanes
+        r.half = HAVE_HALVES and r.nv > 1 and 2 * r.channels <= (2 * r.nv - 1) * work.lanes
         if r.sums:
             for tile in range(MR_MAX):
                 sums[tile] = s.result + tile * ldb * work.size
@@ -286,11 +328,6 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
         r.result_shift = origin + block[0]
         r.weights = panel_of(work, group, block, first, ldb, s)
         r.weights += work.size * residue[3] * r.kc * ldb
-        if (r.sums and r.taps == 1 and r.kc <= FEW_PRODUCTS and r.nv <= FEW_VECTORS
-                and not work.b.exact_halo):
-            few_products(work.b.dtype, r.kc, r.nv, r.row, r.row_shift, r.weights, r.result,
-                         r.result_shift, r.positions, channels, work.streams)
-            continue
         limit = 1 if work.b.exact_halo else tile_rows(r.nv)
         # The next panel comes from memory while this one is used.
         lines = 0
@@ -311,14 +348,14 @@ cdef void compute_rows(const Work *work, const Task *task, Py_ssize_t group, Py_
                             lines * next // r.positions, 64)
                 if touches:
                     touch_results(&r, position + TOUCHED_TILES * limit, next + TOUCHED_TILES * limit,
-                                  element_size(work.b.dtype), channels)
+                                  element_size(work.b.dtype))
                 if work.b.exact_halo:
                     run_position(work, &r, position)
                 else:
                     run_inside(work, &r, position, next - position)
                 if r.sums:
                     store_tile(work.b.dtype, <float *> s.result, ldb, r.result + position,
-                               r.result_shift, next - position, channels, work.streams)
+                               r.result_shift, next - position, r.channels, work.streams)
                 position = next
             if not next_region(work, task, residue, count, &region):
                 break

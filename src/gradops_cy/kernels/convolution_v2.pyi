@@ -10,7 +10,6 @@ _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _Ints = np.ndarray[Any, np.dtype[np.intp]]
 
 FEW_PRODUCTS: int
-FEW_VECTORS: int
 STENCIL_WORDS: int
 
 @disjoint_base

@@ -21,11 +21,15 @@ cdef extern from "rows.h" nogil:
 
 cdef extern from "rounded_rows.h" nogil:
     cpdef enum:
-        FEW_PRODUCTS, FEW_VECTORS  # of sums that need no tile
+        FEW_PRODUCTS  # of sums that need no tile
+    enum:
+        FEW_WEIGHTS
+    ctypedef struct FewWeights:
+        float *w
     void store_tile(int dtype, const float *sums, Py_ssize_t pitch, char **place, Py_ssize_t shift,
                     Py_ssize_t rows, Py_ssize_t n, int streams) noexcept
     void few_products(int dtype, Py_ssize_t kc, Py_ssize_t nv, const char **row, Py_ssize_t row_shift,
-                      const char *weights, char **place, Py_ssize_t shift, Py_ssize_t rows,
+                      const float *weights, char **place, Py_ssize_t shift, Py_ssize_t rows,
                       Py_ssize_t n, int streams) noexcept
 
 cdef extern from "prefetch.h" nogil:
