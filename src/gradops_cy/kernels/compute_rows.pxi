@@ -77,7 +77,8 @@ cdef void point_rows(const Work *work, const Task *task, Py_ssize_t group, Py_ss
     cdef const char *outside = NULL if work.b.exact_halo else s.zeros
     cdef const char *base = work.diff_dst.data + task.image * work.diff_dst.stride[0]
     base += (group * work.b.output_channels + first) * work.diff_dst.stride[1]
-    if alike and residue[3] < residue[4]:
+    alike = alike and residue[3] + 1 < residue[4]
+    if alike:
         point_tap(work, task, base, pitch, work.tap + 3 * residue[3], region, region.count[0],
                   region.count[1], region.count[2], s, known)
     for t in range(residue[3], residue[4]):

@@ -128,7 +128,9 @@ INLINE void put_few_bf16(const vec_f32 *sum, char *dst, int streams) {
             for (int v = 0; v < last; v++) sum[v] = (vec_f32){0};                                  \
             for (int k = 0; k < kc; k++)                                                           \
                 for (int v = 0; v < last; v++) sum[v] += splat_f32(x[k]) * w[k][v];                \
-            if (whole) {                                                                           \
+            if (whole && last == FEW_VECTORS) {                                                    \
+                put_few_##suffix(sum, dst, streams);                                               \
+            } else if (whole) {                                                                    \
                 UNROLL for (int v = 0; v < last; v += 2)                                           \
                     put_pair_##suffix(sum[v], sum[v + 1], dst + size * v * LANES_F32, streams);    \
             } else {                                                                               \
