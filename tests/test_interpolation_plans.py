@@ -187,6 +187,7 @@ def test_fetching_does_not_change_a_bit(monkeypatch, dtype, shape, data_format, 
         ((9, 50), (14, 77)),
         ((11, 33), (5, 17)),
         ((2, 3, 20), (2, 3, 60)),
+        ((4, 6, 10), (6, 9, 15)),
         ((90,), (355,)),
     ],
 )
@@ -196,6 +197,7 @@ def test_one_pass_instead_of_two(monkeypatch, dtype, channels, mode, src, dst, t
     shape, of_dst = (2, *src, channels), (2, *dst, channels)
     diff_dst = random(of_dst, dtype)
     keywords = {"mode": mode, "coordinate_transformation_mode": transform}
+    monkeypatch.setattr(_resampling_channels, "_SLIDING_ROWS", 9)
     results = []
     for limit, threads, past in ((1 << 60, 1, False), (0, 1, False), (0, 3, True), (0, 1, True)):
         monkeypatch.setattr(_resampling_channels, "_SLIDING_BYTES", limit)

@@ -20,8 +20,10 @@ _SLIDING_BYTES = 1 << 24
 _SLIDING_ROWS = 6
 _SLIDING_COLUMN_BYTES = 1 << 12
 # On Zen 4 so it does with fewer bytes too, of no more rows than this and more channels than a
-# vector has.
+# vector has (as have halves below); and from memory of more rows, if few positions are summed for
+# each of the result and the columns between two have fewer bytes.
 _SLIDING_ROWS_IN_CACHE = 4
+_SLIDING_ROWS_ZEN4, _SLIDING_POSITIONS_ZEN4, _SLIDING_BYTES_ZEN4 = 9, 27, 1 << 9
 # Positions of a box, and their bytes, from which on tensors that no cache holds are better summed
 # in two passes: a box takes some channels of each position in turn.
 _BOX_POSITIONS, _BOX_BYTES = 16, 1 << 15
@@ -36,16 +38,21 @@ def slides(problem: ResampleProblem, axes: list[AxisTable], in_chains: int) -> b
     """
     itemsize = _arrays.DTYPES[problem.load_dtype].itemsize
     elements = problem.batch * problem.channels * (math.prod(problem.src) + math.prod(problem.dst))
-    most_rows, most_chains = _SLIDING_ROWS, 2
-    if elements * itemsize < _SLIDING_BYTES:
-        most_rows, most_chains = _SLIDING_ROWS_IN_CACHE, 1
-        if not (_processor.ZEN4 and problem.channels > _kernels.ROW_LANES):
-            return False
     depth, height, width = (axis.longest for axis in axes)
-    few = depth * height <= most_rows and width <= _kernels.COLUMNS_IN_SEQUENCE
-    few = few and in_chains <= most_chains
-    column_bytes = problem.dst[2] * problem.channels * itemsize
-    near = column_bytes <= problem.src[2] * _SLIDING_COLUMN_BYTES
+    # Between two columns of the result.
+    column_bytes = problem.dst[2] * problem.channels * itemsize / problem.src[2]
+    near = column_bytes <= _SLIDING_COLUMN_BYTES
+    fills = problem.channels > _kernels.ROW_LANES
+    if elements * itemsize >= _SLIDING_BYTES:
+        many = _processor.ZEN4 and (fills or itemsize == 4)
+        many = many and depth * height * width <= _SLIDING_POSITIONS_ZEN4
+        many = many and column_bytes <= _SLIDING_BYTES_ZEN4
+        most_rows = _SLIDING_ROWS_ZEN4 if many else _SLIDING_ROWS
+        few = depth * height <= most_rows and in_chains <= 2
+    else:
+        few = _processor.ZEN4 and fills
+        few = few and depth * height <= _SLIDING_ROWS_IN_CACHE and in_chains == 1
+    few = few and width <= _kernels.COLUMNS_IN_SEQUENCE
     # To convert halves twice takes narrow vectors longer than memory, and where the width shrinks,
     # halves take longer to store than to read. Boxes (nearest) are as fast there.
     pays = problem.store_dtype == _F32 and problem.mode != "nearest"
