@@ -236,11 +236,12 @@ def rounds_rows(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
     """Whether ROWS rounds a tile's sums before they leave the first-level cache.
 
     Short sums of halves would else take as long to go through scratch. Tiles of shorter vectors
-    have less than a line of each position.
+    have less than a line of each position, but few products have whole positions.
     """
-    short = prod(problem.kernel) * problem.output_channels <= SHORT_SUM
-    halves = tiles.lanes * 4 == LINE and not problem.plain
-    return short and halves and layout.diff_src_channels_last and not layout.accumulate
+    products = prod(problem.kernel) * problem.output_channels
+    most = SHORT_SUM if tiles.lanes * 4 == LINE else KERNELS.FEW_PRODUCTS
+    halves = products <= most and not problem.plain
+    return halves and layout.diff_src_channels_last and not layout.accumulate
 
 
 def sums_runs(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:

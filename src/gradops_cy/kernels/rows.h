@@ -49,24 +49,25 @@
         }                                                                                          \
     }
 
-/* What can be stored by more than a vector of elements at a time; returns how many were. */
+/* What is stored by two vectors of elements at a time; returns how many were. Of vectors of 64 bytes only what
+ * is rounded faster so: two of them cross lines that each by itself does not. */
+#define DEFINE_STORE_WHOLE(suffix, pays)                                                           \
+    INLINE ptrdiff_t store_whole_##suffix(const float *src, char *dst, ptrdiff_t n) {              \
+        ptrdiff_t j = 0;                                                                           \
+        for (; pays && j + 2 * LANES_F32 <= n; j += 2 * LANES_F32)                                 \
+            write_##suffix##_pair(dst + 2 * j, *(const vec_f32 *)(src + j),                        \
+                                  *(const vec_f32 *)(src + j + LANES_F32));                        \
+        return j;                                                                                  \
+    }
+#if defined(__AVX512BF16__)
+#define ROUNDS_PAIRS 1
+#else
+#define ROUNDS_PAIRS 0
+#endif
+DEFINE_STORE_WHOLE(f16, VECTOR_BYTES == 32)
+DEFINE_STORE_WHOLE(bf16, VECTOR_BYTES == 32 || ROUNDS_PAIRS)
 #define store_whole_f32(src, dst, n) 0
 #define store_whole_f64(src, dst, n) 0
-#define store_whole_f16(src, dst, n) 0
-#if defined(__AVX512BF16__)
-INLINE ptrdiff_t store_whole_bf16(const float *src, char *dst, ptrdiff_t n) {
-    ptrdiff_t j = 0;
-    for (; j + 32 <= n; j += 32) {
-        __m512 low = _mm512_loadu_ps(src + j), high = _mm512_loadu_ps(src + j + 16);
-        if (_mm512_fpclass_ps_mask(low, BF16_DIFFERS) | _mm512_fpclass_ps_mask(high, BF16_DIFFERS))
-            break;
-        _mm512_storeu_si512(dst + 2 * j, (__m512i)_mm512_cvtne2ps_pbh(high, low));
-    }
-    return j;
-}
-#else
-#define store_whole_bf16(src, dst, n) 0
-#endif
 
 /* Rows of 16 or 32 bytes as they are: masked vectors would cross lines. Returns whether they were. */
 INLINE int copy_parts(const char *src, ptrdiff_t src_pitch, ptrdiff_t rows, ptrdiff_t bytes, char *dst,

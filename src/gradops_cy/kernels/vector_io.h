@@ -50,11 +50,13 @@ INLINE vec_f32 widen_f16(indices_f32 words) {
 INLINE indices_f32 f16_words(vec_f32 v) {
     return (indices_f32)_mm512_cvtepu16_epi32(_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
 }
-/* bf16_from_float, lane by lane. */
+/* bf16_from_float, lane by lane; and the high halves of its words where no lane is NaN. */
+INLINE __m512i bf16_sums(vec_f32 v) {
+    __m512i u = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    return _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+}
 INLINE indices_f32 bf16_words(vec_f32 v) {
-    __m512i u = (__m512i)v, high = _mm512_srli_epi32(u, 16);
-    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-    __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __m512i high = _mm512_srli_epi32((__m512i)v, 16), sum = bf16_sums(v);
     __m512i nan = _mm512_or_si512(_mm512_and_si512(high, _mm512_set1_epi32(0x8000)),
                                   _mm512_set1_epi32(0x7fc0));
     __mmask16 unordered = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
@@ -127,11 +129,13 @@ INLINE vec_f32 widen_f16(indices_f32 words) {
 INLINE indices_f32 f16_words(vec_f32 v) {
     return (indices_f32)_mm256_cvtepu16_epi32(_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
-/* bf16_from_float, lane by lane. */
+/* bf16_from_float, lane by lane; and the high halves of its words where no lane is NaN. */
+INLINE __m256i bf16_sums(vec_f32 v) {
+    __m256i u = (__m256i)v, odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    return _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+}
 INLINE indices_f32 bf16_words(vec_f32 v) {
-    __m256i u = (__m256i)v, high = _mm256_srli_epi32(u, 16);
-    __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-    __m256i sum = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    __m256i high = _mm256_srli_epi32((__m256i)v, 16), sum = bf16_sums(v);
     __m256i nan = _mm256_or_si256(_mm256_and_si256(high, _mm256_set1_epi32(0x8000)),
                                   _mm256_set1_epi32(0x7fc0));
     __m256i unordered = (__m256i)_mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q);
@@ -194,6 +198,10 @@ INLINE void write_f16_pair(char *p, vec_f32 v0, vec_f32 v1) {
     const __m256i low = _mm512_cvtps_ph((__m512)v0, _MM_FROUND_TO_NEAREST_INT);
     const __m256i high = _mm512_cvtps_ph((__m512)v1, _MM_FROUND_TO_NEAREST_INT);
     _mm512_storeu_si512((void *)p, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
+#elif VECTOR_BYTES == 32
+    const __m128i low = _mm256_cvtps_ph((__m256)v0, _MM_FROUND_TO_NEAREST_INT);
+    const __m128i high = _mm256_cvtps_ph((__m256)v1, _MM_FROUND_TO_NEAREST_INT);
+    _mm256_storeu_si256((void *)p, _mm256_set_m128i(high, low));
 #else
     write_f16(p, v0, LANES_F32);
     write_f16(p + 2 * LANES_F32, v1, LANES_F32);
@@ -205,6 +213,20 @@ INLINE void write_bf16_pair(char *p, vec_f32 v0, vec_f32 v1) {
     if (!(_mm512_fpclass_ps_mask((__m512)v0, BF16_DIFFERS)
           | _mm512_fpclass_ps_mask((__m512)v1, BF16_DIFFERS))) {
         _mm512_storeu_si512((void *)p, (__m512i)_mm512_cvtne2ps_pbh((__m512)v1, (__m512)v0));
+        return;
+    }
+#elif VECTOR_BYTES == 64
+    if (!_mm512_cmp_ps_mask((__m512)v0, (__m512)v1, _CMP_UNORD_Q)) {
+        const __m512i high = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33,
+                                              31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+        _mm512_storeu_si512((void *)p, _mm512_permutex2var_epi16(bf16_sums(v0), high, bf16_sums(v1)));
+        return;
+    }
+#elif VECTOR_BYTES == 32
+    if (!_mm256_movemask_ps(_mm256_cmp_ps((__m256)v0, (__m256)v1, _CMP_UNORD_Q))) {
+        const __m256i low = _mm256_srli_epi32(bf16_sums(v0), 16);
+        const __m256i both = _mm256_packus_epi32(low, _mm256_srli_epi32(bf16_sums(v1), 16));
+        _mm256_storeu_si256((void *)p, _mm256_permute4x64_epi64(both, 0xd8));
         return;
     }
 #endif
