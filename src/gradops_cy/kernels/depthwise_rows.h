@@ -66,6 +66,10 @@ INLINE void write_sums_f64(const int dtype, char *dst, vec_f64 v, int n) {
     write_f64(dst, v, n);
 }
 
+/* Two vectors of bfloat16. */
+#define write_two_f32 write_pair_bf16
+#define write_two_f64(dst, v0, v1) (void)0
+
 #define COLUMN_PAIRS 0
 #define BODY "depthwise_rows_body.h"
 #include "for_reals.h"
@@ -77,6 +81,7 @@ INLINE void write_sums_f64(const int dtype, char *dst, vec_f64 v, int n) {
 #define LANES LANES_F32
 #define NAME(x) x##_pairs
 #define write_sums_pairs write_sums_f32
+#define write_two_pairs write_pair_bf16
 #define take_turns_pairs take_turns_f32
 #include "depthwise_rows_body.h"
 #undef REAL
@@ -84,6 +89,7 @@ INLINE void write_sums_f64(const int dtype, char *dst, vec_f64 v, int n) {
 #undef LANES
 #undef NAME
 #undef write_sums_pairs
+#undef write_two_pairs
 #undef take_turns_pairs
 #undef COLUMN_PAIRS
 #endif

@@ -80,7 +80,12 @@ INLINE void NAME(write_tile)(const int dtype, const int mr, const int vectors, V
                              ptrdiff_t count, char *dst, ptrdiff_t dst_pitch) {
     UNROLL for (int v = 0; v < vectors; v++, dst += LANES * element_size(dtype)) {
         const ptrdiff_t left = count - v * LANES;
-        if (left >= LANES) {
+        if (PAIRS_OF_HALVES && dtype == BF16 && v + 1 < vectors && left >= 2 * LANES) {
+            UNROLL for (int m = 0; m < mr; m++)
+                NAME(write_two)(dst + m * dst_pitch, sums[m][v], sums[m][v + 1]);
+            v++;
+            dst += LANES * element_size(dtype);
+        } else if (left >= LANES) {
             UNROLL for (int m = 0; m < mr; m++)
                 NAME(write_sums)(dtype, dst + m * dst_pitch, sums[m][v], LANES);
         } else if (left > 0) {

@@ -37,9 +37,9 @@ INLINE void store_block(int dtype, int accumulate, vec_f32 sum, char *dst, ptrdi
 }
 
 INLINE void store_pair_f32(int dtype, const vec_f32 *pair, char *p) {
-    if (dtype == F32) write_f32_pair(p, pair[0], pair[1]);
-    else if (dtype == F16) write_f16_pair(p, pair[0], pair[1]);
-    else write_bf16_pair(p, pair[0], pair[1]);
+    if (dtype == F32) write_pair_f32(p, pair[0], pair[1]);
+    else if (dtype == F16) write_pair_f16(p, pair[0], pair[1]);
+    else write_pair_bf16(p, pair[0], pair[1]);
 }
 
 /* Two vectors of elements. A word of 32 bits holds two bf16, a shift and a mask away from floats: so

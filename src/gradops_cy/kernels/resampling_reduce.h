@@ -32,7 +32,7 @@ INLINE void reduce_pairs(const int dtype, const int constant, const int pairs, c
 #pragma GCC unroll 2
     for (int p = 0; p < pairs; p++) {
         order_pair_f32(dtype, sum + 2 * p);
-        write_f32_pair((char *)(dst + 2 * p * LANES_F32), sum[2 * p], sum[2 * p + 1]);
+        write_pair_f32((char *)(dst + 2 * p * LANES_F32), sum[2 * p], sum[2 * p + 1]);
     }
 }
 

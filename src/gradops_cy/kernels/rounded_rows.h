@@ -11,17 +11,17 @@ INLINE void put_pair_f32(vec_f32 v0, vec_f32 v1, char *dst, int streams) {
         STREAM_VECTOR((float *)dst, v0);
         STREAM_VECTOR((float *)dst + LANES_F32, v1);
     } else {
-        write_f32_pair(dst, v0, v1);
+        write_pair_f32(dst, v0, v1);
     }
 }
 #define DEFINE_PUT_PAIR(suffix)                                                                    \
     INLINE void put_pair_##suffix(vec_f32 v0, vec_f32 v1, char *dst, int streams) {                \
         vec_f32 line;                                                                              \
         if (streams && (uintptr_t)dst % VECTOR_BYTES == 0) {                                       \
-            write_##suffix##_pair((char *)&line, v0, v1);                                          \
+            write_pair_##suffix((char *)&line, v0, v1);                                          \
             STREAM_VECTOR((float *)dst, line);                                                     \
         } else {                                                                                   \
-            write_##suffix##_pair(dst, v0, v1);                                                    \
+            write_pair_##suffix(dst, v0, v1);                                                    \
         }                                                                                          \
     }
 DEFINE_PUT_PAIR(f16)

@@ -54,8 +54,8 @@
 #define DEFINE_STORE_WHOLE(suffix, pays)                                                           \
     INLINE ptrdiff_t store_whole_##suffix(const float *src, char *dst, ptrdiff_t n) {              \
         ptrdiff_t j = 0;                                                                           \
-        for (; pays && j + 2 * LANES_F32 <= n; j += 2 * LANES_F32)                                 \
-            write_##suffix##_pair(dst + 2 * j, *(const vec_f32 *)(src + j),                        \
+        for (; (pays) && j + 2 * LANES_F32 <= n; j += 2 * LANES_F32)                               \
+            write_pair_##suffix(dst + 2 * j, *(const vec_f32 *)(src + j),                          \
                                   *(const vec_f32 *)(src + j + LANES_F32));                        \
         return j;                                                                                  \
     }
@@ -64,8 +64,8 @@
 #else
 #define ROUNDS_PAIRS 0
 #endif
-DEFINE_STORE_WHOLE(f16, VECTOR_BYTES == 32)
-DEFINE_STORE_WHOLE(bf16, VECTOR_BYTES == 32 || ROUNDS_PAIRS)
+DEFINE_STORE_WHOLE(f16, PAIRS_OF_HALVES)
+DEFINE_STORE_WHOLE(bf16, PAIRS_OF_HALVES || ROUNDS_PAIRS)
 #define store_whole_f32(src, dst, n) 0
 #define store_whole_f64(src, dst, n) 0
 
@@ -115,7 +115,7 @@ static void copy_rows(const char *src, ptrdiff_t src_pitch, char *dst, ptrdiff_t
         }                                                                                          \
         if (n == 2 * lanes && !accumulate) { /* rows of AMX tiles */                               \
             for (ptrdiff_t i = 0; i < rows; i++, src += src_pitch, dst += dst_pitch)               \
-                write_##suffix##_pair(dst, *(const vec *)src, *(const vec *)(src + lanes));        \
+                write_pair_##suffix(dst, *(const vec *)src, *(const vec *)(src + lanes));        \
             return;                                                                                \
         }                                                                                          \
         for (ptrdiff_t i = 0; i < rows; i++)                                                       \
