@@ -144,7 +144,7 @@ def test_blocks_of_dilated_groups(threads):
 def test_blocks_of_groups_past_the_caches(monkeypatch, extents):
     """What a task touches fits the second-level cache."""
     monkeypatch.setattr(_processor, "past_the_caches", lambda *_: True)
-    changes = {"groups": 32, "diff_src_channels": 256, "diff_dst_channels": 256}
+    changes = {"groups": 64, "diff_src_channels": 256, "diff_dst_channels": 256}
     problem = POINTWISE._replace(diff_src=extents, diff_dst=extents, kernel=(1, 3, 1), **changes)
     cut = blocks.cut(forced.choice_of(problem), 1)
     assert cut.touches_block

@@ -18,10 +18,10 @@ INLINE void put_pair_f32(vec_f32 v0, vec_f32 v1, char *dst, int streams) {
     INLINE void put_pair_##suffix(vec_f32 v0, vec_f32 v1, char *dst, int streams) {                \
         vec_f32 line;                                                                              \
         if (streams && (uintptr_t)dst % VECTOR_BYTES == 0) {                                       \
-            write_pair_##suffix((char *)&line, v0, v1);                                          \
+            write_pair_##suffix((char *)&line, v0, v1);                                            \
             STREAM_VECTOR((float *)dst, line);                                                     \
         } else {                                                                                   \
-            write_pair_##suffix(dst, v0, v1);                                                    \
+            write_pair_##suffix(dst, v0, v1);                                                      \
         }                                                                                          \
     }
 DEFINE_PUT_PAIR(f16)
@@ -51,7 +51,7 @@ DEFINE_PUT_POSITION(bf16, 2)
     static void store_tile_##suffix(const float *sums, ptrdiff_t pitch, char *const *place,        \
                                     ptrdiff_t shift, ptrdiff_t rows, ptrdiff_t n, int streams) {   \
         for (ptrdiff_t i = 0; i < rows; i++, sums += pitch)                                        \
-            put_position_##suffix((const vec_f32 *)sums, (n + LANES_F32 - 1) / LANES_F32,        \
+            put_position_##suffix((const vec_f32 *)sums, (n + LANES_F32 - 1) / LANES_F32,          \
                                     place[i] + 2 * shift, n, streams);                             \
     }
 DEFINE_STORE_TILE(f16)
@@ -64,8 +64,8 @@ static void store_tile(int dtype, const float *sums, ptrdiff_t pitch, char *cons
 
 /* Sums of up to FEW_PRODUCTS products of a single tap, for which tiles took longer than memory: n channels of
  * each position, of which `weights` has the nv vectors for each k. The last ones, up to FEW_VECTORS, stay in
- * registers; the first-level cache keeps FewWeights. What is left of whole pairs is rounded from a copy, so that other
- * sums need no place in memory. */
+ * registers; the first-level cache keeps FewWeights. What is left of whole pairs is rounded from a copy, so
+ * that other sums need no place in memory. */
 enum { FEW_PRODUCTS = 4, FEW_VECTORS = 4, FEW_WEIGHTS = 1 << 12 };
 typedef struct { _Alignas(VECTOR_BYTES) float w[FEW_WEIGHTS]; } FewWeights;
 
@@ -100,7 +100,7 @@ INLINE void put_few_bf16(const vec_f32 *sum, char *dst, int streams) {
     put_pair_bf16(sum[2], sum[3], dst + VECTOR_BYTES, streams);
 }
 
-/* `last` vectors, of which those before are FEW_VECTORS each if there are `many`. */
+/* The `last` vectors, and those before them, some times FEW_VECTORS, if there are `many`. */
 #define UNROLL _Pragma("GCC unroll 4")
 #define DEFINE_FEW_PRODUCTS(suffix, size)                                                          \
     INLINE void few_products_of_##suffix(const int kc, const int last, const int many,             \

@@ -115,7 +115,7 @@ static void copy_rows(const char *src, ptrdiff_t src_pitch, char *dst, ptrdiff_t
         }                                                                                          \
         if (n == 2 * lanes && !accumulate) { /* rows of AMX tiles */                               \
             for (ptrdiff_t i = 0; i < rows; i++, src += src_pitch, dst += dst_pitch)               \
-                write_pair_##suffix(dst, *(const vec *)src, *(const vec *)(src + lanes));        \
+                write_pair_##suffix(dst, *(const vec *)src, *(const vec *)(src + lanes));          \
             return;                                                                                \
         }                                                                                          \
         for (ptrdiff_t i = 0; i < rows; i++)                                                       \
