@@ -49,9 +49,9 @@ from gradops_cy._convolution_kernels import (
     pairs_channels,
     reads_in_place,
     reads_positions_in_place,
-    rounds_rows,
     taps_beside,
     tiles_of,
+    writes_positions_in_place,
     writes_whole_rows,
 )
 from gradops_cy._convolution_problem import BLOCK_WIDTH, ConvProblem, Triple
@@ -334,7 +334,6 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     work = _convolution_taps.taps_of(_convolution_taps.axes(problem), zero_first)
     plain = problem.plain
     reads = reads_positions_in_place(problem, layout, tiles)
-    writes = plain and layout.diff_src_channels_last and not layout.accumulate
     if kernel in (GROUPED, DEPTHWISE):
         windowed = not layout.channels_last
         direct = not windowed or (along_rows and not layout.accumulate)
@@ -342,7 +341,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         rows = kernel == ROWS and not winograd
         in_place = rows or (kernel == SCATTER and not parts)
         windowed = not (in_place and reads)
-        direct = rows and (writes or rounds_rows(problem, layout, tiles))
+        direct = rows and writes_positions_in_place(problem, layout, tiles)
     if kernel == SCATTER and along_rows:
         windowed = not (plain or parts)
     elif kernel == SCATTER and parts and not tiles.amx:

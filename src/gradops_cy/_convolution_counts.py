@@ -32,6 +32,7 @@ from gradops_cy._convolution_kernels import (
     rounds_rows,
     sums_runs,
     taps_beside,
+    writes_positions_in_place,
     writes_whole_rows,
 )
 from gradops_cy._convolution_problem import BLOCK_WIDTH, ConvProblem, Triple
@@ -180,12 +181,11 @@ def _rows(work: Work) -> Counts:
     if work.last:
         results = "in place" if problem.plain else "last"
     counts[f"results {results}"] = vectors * work.classes
-    rounds = rounds_rows(problem, work.layout, work.tiles)
-    in_place = results == "in place" and not work.layout.accumulate
-    few = (rounds or in_place) and work.taps * work.outputs <= KERNELS.FEW_PRODUCTS
+    few = writes_positions_in_place(problem, work.layout, work.tiles)
+    few = few and work.taps * work.outputs <= KERNELS.FEW_PRODUCTS
     if few:
         counts["taps of tiles"] = 0
-    if rounds:
+    if rounds_rows(problem, work.layout, work.tiles):
         counts["results last"] *= _ROUNDED_IN_REGISTERS if few else _ROUNDED
     if not work.last:
         if not writes_whole_rows(problem, work.layout):

@@ -274,8 +274,8 @@ class Cut:
         large = _processor.past_the_caches(result, result + read)
         # Of more products halves take longer to round.
         most = KERNELS.FEW_PRODUCTS if problem.itemsize == 4 else 1
-        stores = self._stores_whole_positions and problem.pointwise
-        stores = stores and problem.diff_dst_channels <= most
+        few = problem.pointwise and problem.diff_dst_channels <= most
+        stores = few and self._stores_whole_positions
         large = large and not (stores and _processor.holds(result + read))
         large = large or (problem.pointwise and _processor.outgrows(result, read))
         return large and not self.choice.layout.accumulate

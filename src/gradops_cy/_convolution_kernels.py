@@ -232,6 +232,12 @@ def reads_positions_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles)
     return in_place and (not _has_short_taps(problem, tiles) or lie_in_runs(problem, layout))
 
 
+def writes_positions_in_place(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
+    """Whether ROWS leaves sums where they belong, and not in scratch."""
+    plain = problem.plain and layout.diff_src_channels_last and not layout.accumulate
+    return plain or rounds_rows(problem, layout, tiles)
+
+
 def rounds_rows(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
     """Whether ROWS rounds a tile's sums before they leave the first-level cache.
 

@@ -59,13 +59,8 @@
                                   *(const vec_f32 *)(src + j + LANES_F32));                        \
         return j;                                                                                  \
     }
-#if defined(__AVX512BF16__)
-#define ROUNDS_PAIRS 1
-#else
-#define ROUNDS_PAIRS 0
-#endif
 DEFINE_STORE_WHOLE(f16, PAIRS_OF_HALVES)
-DEFINE_STORE_WHOLE(bf16, PAIRS_OF_HALVES || ROUNDS_PAIRS)
+DEFINE_STORE_WHOLE(bf16, PAIRS_OF_HALVES || BF16_RATE > 0)
 #define store_whole_f32(src, dst, n) 0
 #define store_whole_f64(src, dst, n) 0
 
