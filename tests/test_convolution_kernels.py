@@ -198,13 +198,17 @@ FEW_PRODUCTS = {
     "strides": layer("100-3-7-1-2-0", batch=3, transposed=True),
     "groups": layer("120-4-7-1-1-0", batch=3, groups=2),
     "padding": layer("96-2-7-1-1-2", batch=3),
+    "pairs": layer("40-8-9-1-1-0", batch=3),
+    "an odd number of products": layer("75-13-9-1-1-0", batch=3),
+    "the most pairs": layer("96-16-9-1-1-0", batch=3),
+    "a tap of each class": layer("70-5-7-2-2-0", batch=3, transposed=True),
 }
 
 
 @every_dtype
 @pytest.mark.parametrize("past", [False, True])
 @pytest.mark.parametrize("case", FEW_PRODUCTS.values(), ids=FEW_PRODUCTS)
-@pytest.mark.parametrize("kernel", [kernels.ROWS], ids=["rows"])
+@pytest.mark.parametrize("kernel", [kernels.ROWS, kernels.DOT], ids=["rows", "dot"])
 @pytest.mark.usefixtures("only")
 def test_few_products(monkeypatch, case, past, dtype):
     """Positions are written whole, through the caches or past them."""
@@ -227,6 +231,22 @@ def test_few_products_that_round_otherwise(case, dtype):
     assert np.isnan(after[0, 3, 4]).all()
     assert (after[0, 3, 5] == tiny).all()
     assert same_bits(after[0, 4:], np.broadcast_to(dy[0, 4:], after[0, 4:].shape).copy())
+
+
+@every_dtype
+@pytest.mark.parametrize("outputs", [1, 3, 15])
+@pytest.mark.parametrize("kernel", [kernels.ROWS, kernels.DOT], ids=["rows", "dot"])
+@pytest.mark.usefixtures("only")
+def test_few_products_of_their_own_position(outputs, dtype):
+    """What follows an odd number of them in memory is another position's."""
+    case = replace(layer(f"40-{outputs}-9-1-1-0"), data_format="NXC", dtype=dtype)
+    dy, w = case.formatted(*case.arrays())
+    expected = case.call(dy, w)
+    dy[0, 3, 5] = np.nan
+    after = case.call(dy, w)
+    assert np.isnan(after[0, 3, 5]).all()
+    after[0, 3, 5] = expected[0, 3, 5]
+    assert same_bits(after, expected)
 
 
 @every_dtype

@@ -49,6 +49,7 @@ from gradops_cy._convolution_kernels import (
     pairs_channels,
     reads_in_place,
     reads_positions_in_place,
+    sums_few_pairs,
     taps_beside,
     tiles_of,
     writes_positions_in_place,
@@ -359,7 +360,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         reads = reads and (beside == 1 or lie_in_runs(problem, layout))
         # Rows of 1-D that are shorter than the plan's may end within a block.
         reads = reads and (prod(fold) == 1 or given.rank > 1)
-        windowed = not (reads and _reads_tiles(problem, work, tiles))
+        windowed = not (reads and _reads_tiles(problem, layout, work, tiles))
     if kernel == PAIRS:
         direct = writes_whole_rows(problem, layout) and len(work.taps) > 0
     return Choice(
@@ -412,11 +413,11 @@ def dot_parts(problem: ConvProblem, assumed: int, accumulate: bool) -> int:
     return parts
 
 
-def _reads_tiles(problem: ConvProblem, work: Taps, tiles: Tiles) -> bool:
+def _reads_tiles(problem: ConvProblem, layout: Layout, work: Taps, tiles: Tiles) -> bool:
     """Whether DOT tiles can be loaded from diff_dst: whole ones, and no tap outside."""
     outputs, counts = problem.output_channels, _convolution_taps.counts(problem)
     fewest = problem.diff_src[2] // _convolution_taps.out_steps(problem)[2]
-    whole = outputs % tiles.depth(outputs) == 0
+    whole = outputs % tiles.depth(outputs) == 0 or sums_few_pairs(problem, layout, tiles)
     if tiles.amx and not whole and outputs % 2 == 0:
         # A last step of fewer products takes a tile of positions by one of channels: each tile of
         # positions is loaded for each 16 channels of diff_src.

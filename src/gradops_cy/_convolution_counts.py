@@ -30,6 +30,7 @@ from gradops_cy._convolution_kernels import (
     reads_in_place,
     reads_positions_in_place,
     rounds_rows,
+    sums_few_pairs,
     sums_runs,
     taps_beside,
     writes_positions_in_place,
@@ -339,8 +340,12 @@ def _dot(work: Work) -> Counts:
     beside = taps_beside(work.problem, 1, work.tiles)
     depth = -(-work.outputs * beside // 2)
     inside = work.inside_rows if beside > 1 else work.inside
-    tiles = _tiles_of_pairs(work, work.taps // beside, depth, inside)
-    return tiles | _moved_for_pairs(work, beside)
+    counts = _tiles_of_pairs(work, work.taps // beside, depth, inside)
+    counts |= _moved_for_pairs(work, beside)
+    if sums_few_pairs(work.problem, work.layout, work.tiles):
+        counts["taps of tiles"] = 0
+        counts["results last"] *= _ROUNDED_IN_REGISTERS
+    return counts
 
 
 def _unfold(work: Work) -> Counts:
@@ -372,7 +377,8 @@ def _moved_for_pairs(work: Work, beside: int) -> Counts:
     """Count what moves diff_dst to a window, unless tiles read it where it lies."""
     problem = work.problem
     in_place = beside == 1 or (beside > 1 and lie_in_runs(problem, work.layout))
-    if in_place and work.dst_last and work.outputs % 2 == 0 and not work.padded:
+    pairs = work.outputs % 2 == 0 or sums_few_pairs(problem, work.layout, work.tiles)
+    if in_place and work.dst_last and pairs and not work.padded:
         return {}
     counts = window_of_positions(work, 1 if beside > 1 else work.runs)
     if work.dst_last and work.outputs % 2:

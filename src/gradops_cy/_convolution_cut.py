@@ -36,6 +36,7 @@ from gradops_cy._convolution_kernels import (
     PAIRS,
     ROWS,
     SCATTER,
+    sums_few_pairs,
     sums_runs,
 )
 from gradops_cy._convolution_problem import Triple
@@ -260,8 +261,10 @@ class Cut:
 
     @property
     def _stores_whole_positions(self) -> bool:
-        """Whether ROWS does little else than to store positions, one after the other."""
+        """Whether a kernel does little else than to store positions, one after the other."""
         choice = self.choice
+        if choice.kernel == DOT:
+            return sums_few_pairs(choice.problem, choice.layout, choice.tiles)
         few = len(choice.taps) == 1 and choice.problem.output_channels <= KERNELS.FEW_PRODUCTS
         rows = choice.kernel == ROWS and choice.direct and not choice.exact_halo
         return rows and few and choice.size == 4
@@ -272,8 +275,9 @@ class Cut:
         problem = self.choice.given
         result, read = problem.diff_src_bytes, problem.diff_dst_bytes
         large = _processor.past_the_caches(result, result + read)
-        # Of more products halves take longer to round.
-        most = KERNELS.FEW_PRODUCTS if problem.itemsize == 4 else 1
+        # Of more products halves take longer to round, unless pairs are multiplied.
+        halves = problem.itemsize == 2 and self.choice.kernel == ROWS
+        most = 1 if halves else KERNELS.FEW_PRODUCTS
         few = problem.pointwise and problem.diff_dst_channels <= most
         stores = few and self._stores_whole_positions
         large = large and not (stores and _processor.holds(result + read))

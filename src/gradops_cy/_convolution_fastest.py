@@ -23,6 +23,7 @@ from gradops_cy._convolution_kernels import (
     groups_on_diagonal,
     lanes_of_a_group,
     pairs_channels,
+    sums_few_pairs,
     writes_whole_rows,
 )
 from gradops_cy._convolution_problem import ConvProblem
@@ -91,7 +92,8 @@ def kernels_that_can(case: Case) -> list[int]:
     if few and outputs >= _convolution_scatter.FEWEST_OUTPUTS:
         kernels.append(SCATTER)
     # A sum of one product is nothing to pair, and float32 keeps its subnormals.
-    if not parts or (parts == 1 and outputs == taps == 1):
+    single = parts == 1 and outputs == taps == 1
+    if not parts or (single and not sums_few_pairs(problem, layout, tiles)):
         return kernels
     kernels.append(DOT)
     weights = problem.diff_src_channels * outputs * taps

@@ -250,6 +250,16 @@ def rounds_rows(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
     return halves and layout.diff_src_channels_last and not layout.accumulate
 
 
+def sums_few_pairs(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
+    """Whether DOT sums so few products for a position that no tile takes it, but one loop over all.
+
+    Sums of one product are pairs too, then, and odd numbers of products are read where they lie.
+    """
+    pairs = problem.dtype == 2 and tiles.vector_pairs and prod(problem.kernel) == 1
+    few = pairs and problem.output_channels <= KERNELS.FEW_PAIRED
+    return few and layout.channels_last and not layout.accumulate
+
+
 def sums_runs(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
     """Whether ROWS may sum the taps of a row as one run: a window's, or where they are one.
 

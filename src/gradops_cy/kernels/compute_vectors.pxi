@@ -57,6 +57,52 @@ cdef int finite_results(const Work *work, const Task *task, Py_ssize_t group,
     return fine
 
 
+cdef inline const char *tap_panel(const Work *work, Py_ssize_t group, const Py_ssize_t *block,
+                                  Py_ssize_t first, Py_ssize_t kc, Py_ssize_t tap,
+                                  const Scratch *s) noexcept nogil:
+    """Return a tap's part of the panel of a channel block."""
+    cdef Py_ssize_t width = block[2] * DOT_COLUMNS
+    return panel_of(work, group, block, first, width, s) + work.window_size * tap * kc * width
+
+
+cdef inline bint sums_few_pairs(const Work *work, Py_ssize_t kc,
+                                Py_ssize_t blocks) noexcept nogil:
+    """Return whether sums of a tap need no tile: panels are at hand, and blocks read the same."""
+    cdef bint at_hand = blocks == 1 or (work.packing == NULL and work.b.nv == 2)
+    return work.b.direct and kc <= FEW_PAIRED and at_hand and work.b.abreast == 1
+
+
+cdef FewPairs few_pairs_of_tap(const Work *work, Py_ssize_t group, Py_ssize_t begin, Py_ssize_t end,
+                               Py_ssize_t first, Py_ssize_t chunk, Py_ssize_t tap,
+                               const Scratch *s) noexcept nogil:
+    """Return what is multiplied with a tap of channel blocks `begin` to `end` - 1."""
+    cdef FewPairs few
+    cdef const Py_ssize_t *block = work.block + 4 * begin
+    cdef const Py_ssize_t *last = work.block + 4 * (end - 1)
+    cdef Py_ssize_t kc = depth_of(work, chunk)
+    few.panel = tap_panel(work, group, block, first, kc, tap, s)
+    few.last_panel = tap_panel(work, group, last, first, kc, tap, s)
+    few.blocks, few.channels, few.nv = end - begin - 1, last[1], <int> last[2]
+    few.block_bytes = (block[7] - block[3]) * work.panel_size if few.blocks else 0
+    few.products = <int> (kc if work.b.windowed else kc - chunk % 2)
+    few.streams = work.streams
+    return few
+
+
+cdef void compute_few_pairs(const FewPairs *few, const Region *region, const char *source,
+                            const Py_ssize_t *step, char *place,
+                            const Py_ssize_t *out_step) noexcept nogil:
+    """Compute the rows of a region."""
+    cdef Py_ssize_t jd, jh
+    source += region.first[2] * step[2]
+    place += region.first[2] * out_step[2]
+    for jd in range(region.first[0], region.first[0] + region.count[0]):
+        for jh in range(region.first[1], region.first[1] + region.count[1]):
+            run_few_pairs(few, source + jd * step[0] + jh * step[1], step[2],
+                          place + jd * out_step[0] + jh * out_step[1], out_step[2],
+                          region.count[2])
+
+
 cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                           Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
                           const Py_ssize_t *residue, const Py_ssize_t *count, char *sums,
@@ -81,6 +127,8 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef bint asks = asks_ahead(work, kc)
     cdef Py_ssize_t touched = 0
     cdef Region region
+    cdef bint few = sums_few_pairs(work, kc, block_end - block_begin) and not more
+    cdef FewPairs pairs
     if not work.b.direct:
         unit = work.result_size
         out_step[2] = work.b.result_pitch * unit
@@ -93,6 +141,12 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     while True:
         taps = taps_of(work, task, residue, count, &region, offset, taken, index)
         positions = region.count[0] * region.count[1] * region.count[2]
+        if few and taps == 1:
+            pairs = few_pairs_of_tap(work, group, block_begin, block_end, first, chunk,
+                                     residue[3] + index[0], s)
+            compute_few_pairs(&pairs, &region, source + taken[0], step,
+                              place + work.block[4 * block_begin] * unit, out_step)
+            positions = 0
         pieces = (positions + MOST_POSITIONS - 1) // MOST_POSITIONS
         end = 0
         for piece in range(pieces):
@@ -102,8 +156,7 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
             for i in range(block_begin, block_end):
                 block = work.block + 4 * i
                 channel = block[0]
-                weights = panel_of(work, group, block, first, block[2] * DOT_COLUMNS, s)
-                weights += work.window_size * residue[3] * kc * block[2] * DOT_COLUMNS
+                weights = tap_panel(work, group, block, first, kc, residue[3], s)
                 # Abreast, a group's channels are where its results are.
                 run_vectors(end - begin, block[2], taps, kc, a,
                             channel * work.window_size if work.b.abreast > 1 else 0, taken, index,

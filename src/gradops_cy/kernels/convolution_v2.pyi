@@ -9,6 +9,7 @@ _Array = np.ndarray[Any, np.dtype[Any]]
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _Ints = np.ndarray[Any, np.dtype[np.intp]]
 
+FEW_PAIRED: int
 FEW_PRODUCTS: int
 STENCIL_WORDS: int
 

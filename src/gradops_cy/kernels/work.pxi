@@ -100,6 +100,21 @@ cdef extern from "dot.h" nogil:
                     const char *b, Py_ssize_t b_pitch, Py_ssize_t ahead, char *c, Py_ssize_t c_pitch,
                     int accumulate) noexcept
 
+cdef extern from "few_pairs.h" nogil:
+    cpdef enum:
+        FEW_PAIRED  # products of sums that need no tile; or 0
+    ctypedef struct FewPairs:
+        const char *panel
+        const char *last_panel
+        Py_ssize_t blocks
+        Py_ssize_t block_bytes
+        Py_ssize_t channels
+        int products
+        int nv
+        int streams
+    void run_few_pairs(const FewPairs *few, const char *a, Py_ssize_t a_step, char *c,
+                       Py_ssize_t c_step, Py_ssize_t rows) noexcept
+
 cdef extern from "winograd.h" nogil:
     enum:
         TILE
