@@ -1,4 +1,4 @@
-"""Groups of few channels that share AMX tiles, with zeros between them (bfloat16)."""
+"""Groups of few channels that share tiles or vectors, with zeros between them (bfloat16)."""
 
 from dataclasses import replace
 
@@ -22,6 +22,8 @@ FEW = {
     "dilations": layer("6-6-18-3-1-3", groups=5, dilations=(3, 3)),
     "transposed": layer("4-8-21-4-2-1", groups=12, transposed=True),
     "groups that no number divides": layer("4-4-11-3-1-1", groups=13),
+    "without a kernel": layer("4-4-17-1-1-0", groups=16),
+    "without a kernel, 3 from 5": layer("3-5-17-1-1-0", groups=12),
     "one axis": replace(sequence(8, 8, 60, kernel=3, begin=1, end=1), groups=8),
 }
 PROBLEM = POINTWISE._replace(
@@ -39,8 +41,9 @@ every_case = pytest.mark.parametrize("case", FEW.values(), ids=FEW)
 
 @pytest.fixture
 def joined(monkeypatch):
-    """Join groups whatever their number of positions, where the processor has AMX."""
+    """Join groups whatever their number of positions, where pairs are multiplied."""
     monkeypatch.setattr(diagonal, "joins", lambda *_: True)
+    monkeypatch.setattr(diagonal, "joins_in_vectors", lambda *_: True)
     yield from forced.other_plans()
 
 
@@ -91,3 +94,17 @@ def test_which_groups_are_joined():
     assert choice_of({}, layout=forced.CHANNELS_LAST._replace(accumulate=True)).diagonal == 1
     assert choice_of({}, assumed=kernels.FINITE).diagonal == 1
     assert choice_of({"dtype": 0}).diagonal == 1
+
+
+@pytest.mark.skipif(not kernels.tiles_of(False).vector_pairs, reason="no vectors of pairs")
+def test_which_groups_share_vectors():
+    """Those of few channels without a kernel, in images that are not small."""
+    plain = {"kernel": (1, 1, 1), "pads_begin": (0, 0, 0)}
+    assert choice_of(plain).diagonal == choice_of(plain | {"batch": 99}).diagonal == 2
+    of_four = plain | {"diff_src_channels": 64, "diff_dst_channels": 64}
+    assert choice_of(of_four).diagonal == 4
+    assert choice_of(plain | {"diff_src": (1, 14, 14), "diff_dst": (1, 14, 14)}).diagonal == 1
+    assert choice_of({}).diagonal == 1
+    assert choice_of(plain, layout=forced.CHANNELS_FIRST).diagonal == 1
+    assert choice_of(plain, layout=forced.CHANNELS_LAST._replace(accumulate=True)).diagonal == 1
+    assert choice_of(plain, assumed=kernels.FINITE).diagonal == 1

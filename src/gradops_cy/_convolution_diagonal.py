@@ -9,6 +9,9 @@ import numpy as np
 from gradops_cy._arrays import Array
 from gradops_cy._convolution_problem import ConvProblem
 
+# Positions of an image from which on it is not small.
+LARGE_IMAGE = 700
+
 
 def joins(problem: ConvProblem, last: bool) -> bool:
     """Return whether groups share AMX tiles of 32 channels, with zeros between them, as measured.
@@ -22,6 +25,17 @@ def joins(problem: ConvProblem, last: bool) -> bool:
     if max(problem.strides) > 1:
         return last and channels >= 8
     return prod(problem.diff_dst) * (channels - 3) >= 600
+
+
+def joins_in_vectors(problem: ConvProblem, last: bool) -> bool:
+    """Return whether groups share vectors of pairs of bfloat16, as measured.
+
+    Without a kernel the products with zeros take less than what spreads rows over lanes. In small
+    images it takes longer to put the zeros between weights.
+    """
+    channels = max(problem.input_channels, problem.output_channels)
+    narrow = 3 <= channels <= 8 and problem.groups > 1
+    return last and narrow and problem.pointwise and prod(problem.diff_dst) >= LARGE_IMAGE
 
 
 def by_diagonal(weights: Array, count: int) -> Array:

@@ -165,9 +165,11 @@ def groups_on_diagonal(
     """
     again = computes_again(assumed, layout.accumulate)
     last = layout.channels_last
-    if parts != 1 or not (tiles.amx and again) or not _convolution_diagonal.joins(problem, last):
+    joins = _convolution_diagonal.joins if tiles.amx else _convolution_diagonal.joins_in_vectors
+    if parts != 1 or not again or not joins(problem, last):
         return 1
-    most = DOT_K // max(problem.input_channels, problem.output_channels)
+    width = DOT_K if tiles.amx else DOT_COLUMNS
+    most = width // max(problem.input_channels, problem.output_channels)
     return max(count for count in range(1, most + 1) if problem.groups % count == 0)
 
 

@@ -117,10 +117,8 @@ cdef void compute_dot(const Work *work, const Task *task, Py_ssize_t group, Py_s
     while block_begin < block_end:
         end = min(block_end, block_begin + blocks)
         if work.b.kernel == DOT and not HAVE_AMX:
-            compute_vectors(work, task, group, first, chunk, block_begin, end, residue, count, c, s,
-                            more)
-            if work.b.checks and work.b.direct:
-                m.fine &= finite_results(work, task, group, residue, count)
+            m.fine &= compute_vectors(work, task, group, first, chunk, block_begin, end, residue,
+                                      count, c, s, more)
         else:
             look_ahead(work, task, group, first, chunk, residue, block_begin, end, panel, s, &m)
             compute_tiles(work, task, group, first, chunk, block_begin, end, residue, count, c, s,

@@ -45,15 +45,22 @@ cdef Py_ssize_t taps_of(const Work *work, const Task *task, const Py_ssize_t *re
 
 cdef int finite_results(const Work *work, const Task *task, Py_ssize_t group,
                         const Py_ssize_t *residue, const Py_ssize_t *count) noexcept nogil:
-    """Return whether all results of a class are finite that are blocks of pixels, in place."""
+    """Return whether all results of a class are finite that are in place."""
     cdef Py_ssize_t step[3]
     cdef const char *place = result_place(work, task, group, residue, step)
-    cdef Py_ssize_t jd, jh
+    cdef Py_ssize_t channels = work.b.input_channels
+    cdef Py_ssize_t together = count[2] if step[2] == 2 * channels else 1
+    cdef Py_ssize_t jd, jh, j
+    cdef const char *row
     cdef int fine = 1
     for jd in range(count[0]):
         for jh in range(count[1]):
-            fine &= all_finite_bf16(<const unsigned short *> (place + jd * step[0] + jh * step[1]),
-                                    count[2] * work.b.input_channels)
+            row = place + jd * step[0] + jh * step[1]
+            j = 0
+            while j < count[2]:
+                fine &= all_finite_bf16(<const unsigned short *> (row + j * step[2]),
+                                        together * channels)
+                j += together
     return fine
 
 
@@ -65,11 +72,16 @@ cdef inline const char *tap_panel(const Work *work, Py_ssize_t group, const Py_s
     return panel_of(work, group, block, first, width, s) + work.window_size * tap * kc * width
 
 
+cdef inline Py_ssize_t blocks_together(const Work *work, Py_ssize_t blocks) noexcept nogil:
+    """Return how many channel blocks sums of few products take together."""
+    return blocks if work.packing == NULL and work.b.nv == 2 else 1
+
+
 cdef inline bint sums_few_pairs(const Work *work, Py_ssize_t kc,
                                 Py_ssize_t blocks) noexcept nogil:
-    """Return whether sums of a tap need no tile: panels are at hand, and blocks read the same."""
-    cdef bint at_hand = blocks == 1 or (work.packing == NULL and work.b.nv == 2)
-    return work.b.direct and kc <= FEW_PAIRED and at_hand and work.b.abreast == 1
+    """Return whether sums of a tap need no tile. Abreast, blocks would read other channels each."""
+    cdef Py_ssize_t more = min(2, blocks_together(work, blocks) - 1) * MORE_PAIRED
+    return work.b.direct and kc <= FEW_PAIRED + more and work.b.abreast == 1
 
 
 cdef FewPairs few_pairs_of_tap(const Work *work, Py_ssize_t group, Py_ssize_t begin, Py_ssize_t end,
@@ -84,30 +96,36 @@ cdef FewPairs few_pairs_of_tap(const Work *work, Py_ssize_t group, Py_ssize_t be
     few.last_panel = tap_panel(work, group, last, first, kc, tap, s)
     few.blocks, few.channels, few.nv = end - begin - 1, last[1], <int> last[2]
     few.block_bytes = (block[7] - block[3]) * work.panel_size if few.blocks else 0
-    few.products = <int> (kc if work.b.windowed else kc - chunk % 2)
-    few.streams = work.streams
+    few.pairs = <int> (kc // 2)
+    few.single = not work.b.windowed and chunk % 2
+    few.streams, few.checks = work.streams, work.b.checks
     return few
 
 
-cdef void compute_few_pairs(const FewPairs *few, const Region *region, const char *source,
-                            const Py_ssize_t *step, char *place,
-                            const Py_ssize_t *out_step) noexcept nogil:
-    """Compute the rows of a region."""
+cdef int compute_few_pairs(const FewPairs *few, const Region *region, const char *source,
+                           const Py_ssize_t *step, char *place,
+                           const Py_ssize_t *out_step) noexcept nogil:
+    """Compute the rows of a region; return whether sums are as checked."""
     cdef Py_ssize_t jd, jh
+    cdef int fine = 1
     source += region.first[2] * step[2]
     place += region.first[2] * out_step[2]
     for jd in range(region.first[0], region.first[0] + region.count[0]):
         for jh in range(region.first[1], region.first[1] + region.count[1]):
-            run_few_pairs(few, source + jd * step[0] + jh * step[1], step[2],
-                          place + jd * out_step[0] + jh * out_step[1], out_step[2],
-                          region.count[2])
+            fine &= run_few_pairs(few, source + jd * step[0] + jh * step[1], step[2],
+                                  place + jd * out_step[0] + jh * out_step[1], out_step[2],
+                                  region.count[2])
+    return fine
 
 
-cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
-                          Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
-                          const Py_ssize_t *residue, const Py_ssize_t *count, char *sums,
-                          const Scratch *s, int more) noexcept nogil:
-    """Compute some channel blocks of a residue class; sums, unless direct, are [position][channel]."""
+cdef int compute_vectors(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                         Py_ssize_t chunk, Py_ssize_t block_begin, Py_ssize_t block_end,
+                         const Py_ssize_t *residue, const Py_ssize_t *count, char *sums,
+                         const Scratch *s, int more) noexcept nogil:
+    """Compute some channel blocks of a residue class; sums, unless direct, are [position][channel].
+
+    Return whether results in place are as checked.
+    """
     cdef Py_ssize_t kc = depth_of(work, chunk)
     cdef Py_ssize_t *offset = <Py_ssize_t *> s.pointers
     cdef Py_ssize_t step[3]
@@ -127,8 +145,11 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
     cdef bint asks = asks_ahead(work, kc)
     cdef Py_ssize_t touched = 0
     cdef Region region
+    cdef Py_ssize_t together = blocks_together(work, block_end - block_begin)
     cdef bint few = sums_few_pairs(work, kc, block_end - block_begin) and not more
     cdef FewPairs pairs
+    cdef int fine = 1
+    cdef bint tiles = False
     if not work.b.direct:
         unit = work.result_size
         out_step[2] = work.b.result_pitch * unit
@@ -142,11 +163,15 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
         taps = taps_of(work, task, residue, count, &region, offset, taken, index)
         positions = region.count[0] * region.count[1] * region.count[2]
         if few and taps == 1:
-            pairs = few_pairs_of_tap(work, group, block_begin, block_end, first, chunk,
-                                     residue[3] + index[0], s)
-            compute_few_pairs(&pairs, &region, source + taken[0], step,
-                              place + work.block[4 * block_begin] * unit, out_step)
+            i = block_begin
+            while i < block_end:
+                pairs = few_pairs_of_tap(work, group, i, i + together, first, chunk,
+                                         residue[3] + index[0], s)
+                fine &= compute_few_pairs(&pairs, &region, source + taken[0], step,
+                                          place + work.block[4 * i] * unit, out_step)
+                i += together
             positions = 0
+        tiles |= positions > 0 and taps > 0
         pieces = (positions + MOST_POSITIONS - 1) // MOST_POSITIONS
         end = 0
         for piece in range(pieces):
@@ -164,3 +189,6 @@ cdef void compute_vectors(const Work *work, const Task *task, Py_ssize_t group, 
                             following if i == block_begin else 0, touched)
         if not next_region(work, task, residue, count, &region):
             break
+    if tiles and work.b.checks and work.b.direct:
+        fine &= finite_results(work, task, group, residue, count)
+    return fine

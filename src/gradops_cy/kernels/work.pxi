@@ -103,17 +103,21 @@ cdef extern from "dot.h" nogil:
 cdef extern from "few_pairs.h" nogil:
     cpdef enum:
         FEW_PAIRED  # products of sums that need no tile; or 0
+    enum:
+        MORE_PAIRED
     ctypedef struct FewPairs:
         const char *panel
         const char *last_panel
         Py_ssize_t blocks
         Py_ssize_t block_bytes
         Py_ssize_t channels
-        int products
+        int pairs
         int nv
+        int single
         int streams
-    void run_few_pairs(const FewPairs *few, const char *a, Py_ssize_t a_step, char *c,
-                       Py_ssize_t c_step, Py_ssize_t rows) noexcept
+        int checks
+    int run_few_pairs(const FewPairs *few, const char *a, Py_ssize_t a_step, char *c,
+                      Py_ssize_t c_step, Py_ssize_t rows) noexcept
 
 cdef extern from "winograd.h" nogil:
     enum:
