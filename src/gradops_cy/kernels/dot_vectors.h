@@ -101,9 +101,11 @@ INLINE void dot_rows(const int mr, const int halves, ptrdiff_t taps, ptrdiff_t k
         }
     for (ptrdiff_t t = 0; t < taps; t++) {
         const char *row[DOT_MR], *b = panel + index[t] * (kc / 2) * row_bytes;
-        /* Pointers would else be copied to the stack before the first tap, and be read from there. */
-        __asm__ volatile("" ::: "memory");
-        UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + (a_shift + offset[t]);
+        ptrdiff_t shift = a_shift + offset[t];
+        /* Pointers would else be copied to the stack before the first tap, and be read from there; and the
+         * shift to a vector register, which each pointer waits for until products before it are done. */
+        __asm__ volatile("" : "+m"(shift)::"memory");
+        UNROLL for (int m = 0; m < mr; m++) row[m] = a[m] + shift;
         /* A line of each position at a time: what is asked for at once, loads wait for. */
         for (ptrdiff_t k = 0; k < kc;) {
             const ptrdiff_t end = ahead ? MIN(kc, k + 32) : kc;
