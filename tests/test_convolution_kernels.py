@@ -197,6 +197,7 @@ FEW_PRODUCTS = {
     "more than are gathered": layer("1300-4-5-1-1-0", batch=3),
     "strides": layer("100-3-7-1-2-0", batch=3, transposed=True),
     "groups": layer("120-4-7-1-1-0", batch=3, groups=2),
+    "groups that begin within a line": layer("48-4-9-1-1-0", batch=3, groups=2),
     "padding": layer("96-2-7-1-1-2", batch=3),
     "pairs": layer("40-8-9-1-1-0", batch=3),
     "an odd number of products": layer("75-13-9-1-1-0", batch=3),

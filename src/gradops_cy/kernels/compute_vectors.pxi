@@ -98,7 +98,9 @@ cdef FewPairs few_pairs_of_tap(const Work *work, Py_ssize_t group, Py_ssize_t be
     few.block_bytes = (block[7] - block[3]) * work.panel_size if few.blocks else 0
     few.pairs = <int> (kc // 2)
     few.single = not work.b.windowed and chunk % 2
-    few.streams, few.checks = work.streams, work.b.checks
+    few.checks = work.b.checks
+    # Groups may begin within a line.
+    few.streams = work.streams and 2 * (group * work.b.input_channels + block[0]) % 64 == 0
     return few
 
 

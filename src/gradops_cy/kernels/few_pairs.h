@@ -42,7 +42,7 @@ INLINE void few_round(const int nv, const FewPairs *few, char *c, ptrdiff_t chan
 
 /* The only block: its weights stay in registers. Return whether sums are as checked. */
 INLINE int few_pairs_alone(const int pairs, const int nv, const FewPairs *few, const char *a,
-                            ptrdiff_t a_step, char *c, ptrdiff_t c_step, ptrdiff_t rows) {
+                           ptrdiff_t a_step, char *c, ptrdiff_t c_step, ptrdiff_t rows) {
     __m512bh known[FEW_PAIRED / 2][2];
     __mmask16 unfit = 0;
     UNROLL for (int k = 0; k < pairs; k++)
