@@ -13,6 +13,7 @@ from gradops_cy import _convolution_program as programs
 from tests import forced
 from tests.cases import POINTWISE, conv_case, every_dtype, layer, sequence, volume
 from tests.forced import NAMES
+from tests.test_convolution import in_format
 from tests.test_convolution_plans import plan_of
 from tests.test_threads import same_bits
 from tests.tolerances import DTYPES
@@ -215,6 +216,31 @@ def test_few_products(monkeypatch, case, past, dtype):
     """Positions are written whole, through the caches or past them."""
     monkeypatch.setattr(_processor, "past_the_caches", lambda *_: past)
     replace(case, data_format="NXC", dtype=dtype).check()
+
+
+FEW_PLANES = {
+    "a product": layer("19-1-40-1-1-0", batch=3),
+    "the most": layer("24-4-33-1-1-0", batch=2),
+    "rows that are not whole vectors": layer("5-3-7-1-1-0", batch=2),
+    "groups": layer("6-2-21-1-1-0", batch=2, groups=3),
+    "taps and classes without one": layer("9-1-11-3-2-1", batch=2),
+    "one axis": sequence(33, 2, 1500, kernel=1),
+    "a volume": volume(7, 3, (4, 5, 9), kernel=1, pad=0),
+}
+
+
+@every_dtype
+@pytest.mark.parametrize("past", [False, True])
+@pytest.mark.parametrize("case", FEW_PLANES.values(), ids=FEW_PLANES)
+@pytest.mark.parametrize("kernel", [kernels.COLUMNS], ids=["columns"])
+@pytest.mark.usefixtures("only")
+def test_few_products_of_planes(monkeypatch, case, past, dtype):
+    """Channels are written one after the other, through the caches or past them."""
+    monkeypatch.setattr(_processor, "past_the_caches", lambda *_: past)
+    case = in_format(case, "NCX", dtype)
+    case.check()
+    case.check(view="inside", out_view="spaced")
+    case.check(out_view="contiguous", accumulate=True)
 
 
 @every_dtype

@@ -50,6 +50,7 @@ from gradops_cy._convolution_kernels import (
     reads_in_place,
     reads_positions_in_place,
     sums_few_pairs,
+    sums_few_planes,
     taps_beside,
     tiles_of,
     writes_positions_in_place,
@@ -349,6 +350,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
         windowed = not layout.diff_dst_channels_last or problem.output_channels % 2 > 0
     if kernel == COLUMNS:
         direct = plain and writes_whole_rows(problem, layout) and not layout.accumulate
+        direct = direct or sums_few_planes(problem, layout)
         windowed = not (direct and reads_in_place(problem, layout, tiles))
     if kernel == DOT:
         # A tile's whole sum is rounded at once (without taps there are no tiles).

@@ -31,6 +31,7 @@ from gradops_cy._convolution_kernels import (
     reads_positions_in_place,
     rounds_rows,
     sums_few_pairs,
+    sums_few_planes,
     sums_runs,
     taps_beside,
     writes_positions_in_place,
@@ -226,6 +227,8 @@ def _columns(work: Work) -> Counts:
         "rows joined" if joins else "rows": work.rows * work.classes,
         "blocks": work.blocks,
     }
+    if sums_few_planes(problem, work.layout):
+        counts["sums"] = 0
     if work.last:
         results = "results last" if problem.plain else "results of halves last"
         counts[results] = work.positions * work.vectors * work.classes

@@ -37,6 +37,7 @@ from gradops_cy._convolution_kernels import (
     ROWS,
     SCATTER,
     sums_few_pairs,
+    sums_few_planes,
     sums_runs,
 )
 from gradops_cy._convolution_problem import Triple
@@ -290,8 +291,9 @@ class Cut:
         choice = self.choice
         # Groups of ROWS begin at vectors, which are stored without a look at where.
         whole = choice.kernel != ROWS or choice.problem.input_channels % choice.lanes == 0
-        past = self._past_the_caches and self.direct and whole
-        return past and choice.kernel not in (COLUMNS, PAIRS)
+        if choice.kernel == COLUMNS:
+            whole = sums_few_planes(choice.problem, choice.layout)
+        return self._past_the_caches and self.direct and whole and choice.kernel != PAIRS
 
     @property
     def _tensors_past_the_caches(self) -> bool:

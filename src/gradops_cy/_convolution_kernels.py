@@ -262,6 +262,13 @@ def sums_few_pairs(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
     return few and layout.channels_last and not layout.accumulate
 
 
+def sums_few_planes(problem: ConvProblem, layout: Layout) -> bool:
+    """Whether COLUMNS sums so few products that it writes each channel's positions in turn."""
+    few = problem.pointwise and problem.output_channels <= KERNELS.FEW_PRODUCTS
+    rows = few and problem.dtype != 3 and writes_whole_rows(problem, layout)
+    return rows and not layout.accumulate
+
+
 def sums_runs(problem: ConvProblem, layout: Layout, tiles: Tiles) -> bool:
     """Whether ROWS may sum the taps of a row as one run: a window's, or where they are one.
 

@@ -118,6 +118,36 @@ cdef enum:
     AHEAD = 4       # tiles of positions
 
 
+cdef inline bint sums_few_planes(const Work *work, Py_ssize_t kc, int more) noexcept nogil:
+    """Return whether sums need no tile, and the rows of a channel are written one after the other."""
+    return work.b.direct and 0 < kc <= FEW_PRODUCTS and not (work.f64 or more)
+
+
+cdef void few_planes_unit(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
+                          const Py_ssize_t *residue, Py_ssize_t kc, Py_ssize_t chunk,
+                          Py_ssize_t block_begin, Py_ssize_t block_end, const char *source,
+                          Py_ssize_t length, char *c, Py_ssize_t c_pitch,
+                          const Scratch *s) noexcept nogil:
+    """Compute what columns_unit does, sums of few products, in place."""
+    cdef const Py_ssize_t *offset = <const Py_ssize_t *> s.pointers
+    cdef const float *x[FEW_PRODUCTS]
+    cdef const float *weights
+    cdef const Py_ssize_t *block
+    cdef Py_ssize_t i, k, channel
+    for k in range(kc):
+        x[k] = <const float *> source + offset[k]
+    for i in range(block_begin, block_end):
+        block = work.block + 4 * i
+        weights = <const float *> panel_of(work, group, block, first, block[1], s)
+        weights += residue[3] * chunk * block[1]
+        channel = block[0] - work.block[4 * task.block_begin]
+        k = 0
+        while k < block[1]:
+            few_planes(work.b.dtype, work.streams, kc, <int> min(FEW_PLANES, block[1] - k),
+                       weights + k, block[1], x, length, c + (channel + k) * c_pitch, c_pitch)
+            k += FEW_PLANES
+
+
 cdef void columns_unit(const Work *work, const Task *task, Py_ssize_t group, Py_ssize_t first,
                        const Py_ssize_t *residue, Py_ssize_t kc, Py_ssize_t chunk,
                        Py_ssize_t block_begin, Py_ssize_t block_end, const char *source,
@@ -189,8 +219,10 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
     cdef Py_ssize_t step[3]
     cdef Py_ssize_t out_step[3]
     cdef Py_ssize_t t, k, jd, jh, place
+    cdef Py_ssize_t length = count[2]
     cdef const char *source
     cdef char *target
+    cdef bint few
     step[1] = width.window * work.size
     step[0] = height.window * step[1]
     if not work.b.windowed:     # a single tap
@@ -207,11 +239,19 @@ cdef void compute_columns(const Work *work, const Task *task, Py_ssize_t group, 
         c = result_place(work, task, group, residue, out_step)
         c_pitch = work.diff_src.stride[1]
         c += work.block[4 * task.block_begin] * c_pitch
+    few = sums_few_planes(work, kc, more)
+    if few and step[1] == count[2] * work.size and out_step[1] == count[2] * out_step[2]:
+        # One row goes on where the last one ends, in memory.
+        length, rows = rows * count[2], 1
     for jd in range(count[0]):
         for jh in range(rows):
             source = base + jd * step[0] + jh * step[1]
             if work.b.direct:
                 target = c + jd * out_step[0] + jh * out_step[1]
+            if few:
+                few_planes_unit(work, task, group, first, residue, kc, chunk, block_begin,
+                                block_end, source, length, target, c_pitch, s)
+            elif work.b.direct:
                 columns_unit(work, task, group, first, residue, kc, chunk, block_begin, block_end,
                              source, count[2], target, c_pitch, s, more)
             else:

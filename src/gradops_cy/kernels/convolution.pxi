@@ -308,7 +308,8 @@ cdef int run_all(Work *work, diff_dst, diff_src, bint channels_last, scratch, in
     y.stride[3] *= work.b.fold_h
     y.stride[4] *= work.b.fold_w
     work.accumulate = accumulate
-    work.streams = work.b.streams and whole_lines(y)
+    # COLUMNS looks for lines itself.
+    work.streams = work.b.streams and (work.b.kernel == COLUMNS or whole_lines(y))
     ranges = (work.b.groups + work.b.task_groups - 1) // work.b.task_groups
     number = work.b.batch * ranges * work.b.channel_splits * work.b.class_splits
     for axis in range(3):

@@ -100,6 +100,13 @@ cdef extern from "dot.h" nogil:
                     const char *b, Py_ssize_t b_pitch, Py_ssize_t ahead, char *c, Py_ssize_t c_pitch,
                     int accumulate) noexcept
 
+cdef extern from "few_planes.h" nogil:
+    enum:
+        FEW_PLANES
+    void few_planes(int dtype, int streams, Py_ssize_t kc, int channels, const float *w,
+                    Py_ssize_t w_step, const float *const *x, Py_ssize_t n, char *dst,
+                    Py_ssize_t dst_pitch) noexcept
+
 cdef extern from "few_pairs.h" nogil:
     cpdef enum:
         FEW_PAIRED  # products of sums that need no tile; or 0
