@@ -343,9 +343,10 @@ def _dot(work: Work) -> Counts:
     beside = taps_beside(work.problem, 1, work.tiles)
     depth = -(-work.outputs * beside // 2)
     inside = work.inside_rows if beside > 1 else work.inside
+    few = sums_few_pairs(work.problem, work.layout, work.tiles)
     counts = _tiles_of_pairs(work, work.taps // beside, depth, inside)
-    counts |= _moved_for_pairs(work, beside)
-    if sums_few_pairs(work.problem, work.layout, work.tiles):
+    counts |= _moved_for_pairs(work, beside, few)
+    if few:
         counts["taps of tiles"] = 0
         counts["results last"] *= _ROUNDED_IN_REGISTERS
     return counts
@@ -355,7 +356,7 @@ def _unfold(work: Work) -> Counts:
     total = prod(work.problem.kernel) * work.outputs
     return (
         _tiles_of_pairs(work, 1, -(-total // 2), 1)
-        | _moved_for_pairs(work, 0)
+        | _moved_for_pairs(work, 0, few=False)
         | {"lines unfolded": work.lines_unfolded}
     )
 
@@ -376,11 +377,14 @@ def _tiles_of_pairs(work: Work, taps: int, depth: int, inside: float) -> Counts:
     }
 
 
-def _moved_for_pairs(work: Work, beside: int) -> Counts:
-    """Count what moves diff_dst to a window, unless tiles read it where it lies."""
+def _moved_for_pairs(work: Work, beside: int, few: bool) -> Counts:
+    """Count what moves diff_dst to a window, unless it is read where it lies.
+
+    There `few` products may be an odd number.
+    """
     problem = work.problem
     in_place = beside == 1 or (beside > 1 and lie_in_runs(problem, work.layout))
-    pairs = work.outputs % 2 == 0 or sums_few_pairs(problem, work.layout, work.tiles)
+    pairs = work.outputs % 2 == 0 or few
     if in_place and work.dst_last and pairs and not work.padded:
         return {}
     counts = window_of_positions(work, 1 if beside > 1 else work.runs)

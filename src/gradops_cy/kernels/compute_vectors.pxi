@@ -78,9 +78,9 @@ cdef inline Py_ssize_t blocks_together(const Work *work, Py_ssize_t blocks) noex
 
 
 cdef inline bint sums_few_pairs(const Work *work, Py_ssize_t kc,
-                                Py_ssize_t blocks) noexcept nogil:
+                                Py_ssize_t together) noexcept nogil:
     """Return whether sums of a tap need no tile. Abreast, blocks would read other channels each."""
-    cdef Py_ssize_t more = min(2, blocks_together(work, blocks) - 1) * MORE_PAIRED
+    cdef Py_ssize_t more = min(2, together - 1) * MORE_PAIRED
     return work.b.direct and kc <= FEW_PAIRED + more and work.b.abreast == 1
 
 
@@ -98,9 +98,7 @@ cdef FewPairs few_pairs_of_tap(const Work *work, Py_ssize_t group, Py_ssize_t be
     few.block_bytes = (block[7] - block[3]) * work.panel_size if few.blocks else 0
     few.pairs = <int> (kc // 2)
     few.single = not work.b.windowed and chunk % 2
-    few.checks = work.b.checks
-    # Groups may begin within a line.
-    few.streams = work.streams and 2 * (group * work.b.input_channels + block[0]) % 64 == 0
+    few.streams, few.checks = work.streams, work.b.checks
     return few
 
 
@@ -148,7 +146,7 @@ cdef int compute_vectors(const Work *work, const Task *task, Py_ssize_t group, P
     cdef Py_ssize_t touched = 0
     cdef Region region
     cdef Py_ssize_t together = blocks_together(work, block_end - block_begin)
-    cdef bint few = sums_few_pairs(work, kc, block_end - block_begin) and not more
+    cdef bint few = sums_few_pairs(work, kc, together) and not more
     cdef FewPairs pairs
     cdef int fine = 1
     cdef bint tiles = False

@@ -72,10 +72,10 @@ INLINE void dot_round(const int halves, char *c, ptrdiff_t channels, int streams
                   : halves == 3 ? _mm512_castps256_ps512(sums->half)
                                 : sums->whole[1];
     __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, sums->whole[0]);
-    /* A store without a mask takes two thirds of the time. */
+    /* A store without a mask takes two thirds of the time; groups may begin within a line. */
     if (channels != 32)
         _mm512_mask_storeu_epi16(c, (__mmask32)((1u << channels) - 1), rounded);
-    else if (streams)
+    else if (streams && (uintptr_t)c % 64 == 0)
         STREAM_VECTOR(c, rounded);
     else
         _mm512_storeu_si512(c, rounded);
@@ -119,10 +119,9 @@ INLINE void dot_rows(const int mr, const int halves, ptrdiff_t taps, ptrdiff_t k
         }
     }
     /* Whole lines past the caches; groups may begin within one. */
-    const int streams = halves == 4 && how == STREAM && (uintptr_t)(c[0] + c_shift) % 64 == 0;
     UNROLL for (int m = 0; m < mr; m++) {
         if (rounded)
-            dot_round(halves, c[m] + c_shift, channels, streams, acc + m);
+            dot_round(halves, c[m] + c_shift, channels, how == STREAM, acc + m);
         else
             dot_store(halves, c[m] + c_shift, acc + m);
     }
