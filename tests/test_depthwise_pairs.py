@@ -70,15 +70,15 @@ def whole_vectors(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("channels", "data_format", "pairs"),
+    ("channels", "width", "data_format", "pairs"),
     [
-        (64, "NXC", "channels, rows"),
-        (64, "NCX", "channels, rows"),
-        (48, "NCX", "positions, columns"),
+        (64, 28, "NXC", "channels, rows"),
+        (64, 7, "NCX", "channels, rows"),
+        (48, 28, "NCX", "positions, columns"),
     ],
 )
-def test_what_plans_tell(whole_vectors, channels, data_format, pairs):
-    case = case_of((5, 5), channels=channels, dst=(28, 28), data_format=data_format)
+def test_what_plans_tell(whole_vectors, channels, width, data_format, pairs):
+    case = case_of((5, 5), channels=channels, dst=(28, width), data_format=data_format)
     plan = gradops_cy.convolution_backward_data_plan(
         case.shape,
         case.formatted(*case.arrays())[1],

@@ -10,6 +10,7 @@ from gradops_cy import (
     _convolution_depthwise,
     _convolution_fold,
     _convolution_grouped,
+    _convolution_rolling,
     _convolution_split,
     _convolution_taps,
     _convolution_unfold,
@@ -174,7 +175,19 @@ class Choice:
     def column_pairs(self) -> bool:
         """Whether DEPTHWISE multiplies neighbouring columns of bfloat16 as one."""
         depthwise, pairs = self.kernel == DEPTHWISE and self.along_rows, self.tiles.vector_pairs
+        if self.rolls:
+            return _convolution_rolling.pairs(self.problem, pairs)
         return depthwise and _convolution_depthwise.pairs_columns(self.problem, pairs)
+
+    @property
+    def rolls(self) -> bool:
+        """Whether DEPTHWISE reads rows of diff_dst in place, one after the other."""
+        rolls, pairs = self.along_rows and self.direct, self.tiles.vector_pairs
+        return (
+            rolls
+            and self.kernel == DEPTHWISE
+            and _convolution_rolling.rolls(self.problem, self.lanes, pairs)
+        )
 
     @property
     def strided(self) -> bool:

@@ -359,7 +359,9 @@ class Cut:
 
         DEPTHWISE's in place, where they are no whole lines, and those of boxes.
         """
-        in_place = self.streams and (self.touches or self.choice.along_rows)
+        # As many results as there are of diff_dst are stored while the next ones are summed.
+        waits = self.choice.rolls and self.choice.row_classes == 1
+        in_place = self.streams and (self.touches or self.choice.along_rows) and not waits
         return in_place or (self._past_the_caches and self.choice.boxed)
 
     @property

@@ -20,6 +20,7 @@ from gradops_cy._convolution_depthwise import (
     window_pitch,
 )
 from gradops_cy._convolution_problem import BLOCK_WIDTH, ConvProblem
+from gradops_cy._convolution_rolling import rolls, work
 from gradops_cy._convolution_taps import axes, counts
 from gradops_cy._processor import ZEN4
 
@@ -48,6 +49,19 @@ _NANOSECONDS_OF_ROWS = {
     "rows dealt": 6.7,
     "rows taken apart": 8.7,
 }
+# Where sums roll over rows, on Zen 4.
+_ON_ZEN4_OF_ROLLS = {
+    "channels": 7.1,
+    "weights": 0.5,
+    "tiles": 10.3,
+    "rows": 0.247,
+    "products": 0.235,
+    "products of pairs": 0.253,
+    "results": 1.11,
+    "results of pairs": 0.321,
+    "results of classes": 0.81,
+    "results of pairs of classes": 0.397,
+}
 _NANOSECONDS_OF_BOXES = {
     "products": 0.157,
     "products of pairs": 0.033,
@@ -67,6 +81,11 @@ def _on_zen4(costs: dict[str, float], others: dict[str, float]) -> dict[str, flo
     return costs | products | others
 
 
+# Others multiply vectors of 64 bytes at once.
+_OF_ROLLS = {
+    name: cost / (_HALVED if name.startswith("products") else 1)
+    for name, cost in _ON_ZEN4_OF_ROLLS.items()
+}
 _ON_ZEN4_OF_ROWS = _on_zen4(
     _NANOSECONDS_OF_ROWS,
     {
@@ -106,12 +125,14 @@ def nanoseconds(problem: ConvProblem, lanes: int, vector_pairs: bool) -> tuple[f
     Infinite is what cannot be.
     """
     image = _Image(problem, lanes, vector_pairs)
-    of_rows, of_boxes = _NANOSECONDS_OF_ROWS, _NANOSECONDS_OF_BOXES
+    of_rows, of_rolls, of_boxes = _NANOSECONDS_OF_ROWS, _OF_ROLLS, _NANOSECONDS_OF_BOXES
     if ZEN4 and lanes * image.size == _LINE:
-        of_rows, of_boxes = _ON_ZEN4_OF_ROWS, _ON_ZEN4_OF_BOXES
+        of_rows, of_rolls, of_boxes = _ON_ZEN4_OF_ROWS, _ON_ZEN4_OF_ROLLS, _ON_ZEN4_OF_BOXES
     boxes = _time(image.in_boxes(), of_boxes)
     if not problem.transposed and problem.strides[2] not in (1, row_classes(problem)):
         return inf, boxes
+    if rolls(problem, lanes, vector_pairs):
+        return _time(work(problem, vector_pairs), of_rolls), boxes
     return _time(image.along_rows(), of_rows), boxes
 
 

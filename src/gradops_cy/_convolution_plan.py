@@ -244,7 +244,7 @@ class Plan:
         scratch = f"{cut.scratch_bytes} bytes of scratch a thread"
         return [
             f"kernel    {KERNEL_NAMES[choice.kernel]}, tier {_isa.TIER}, tiles of {tile}",
-            f"reads     {reads if choice.windowed else 'diff_dst in place'}",
+            f"reads     {reads if choice.windowed and not choice.rolls else 'diff_dst in place'}",
             f"writes    {writes}",
             f"tasks     {cut.tasks} of {'x'.join(map(str, cut.block))} positions, {splits}",
             f"threads   {self.num_threads}",

@@ -88,6 +88,7 @@ def program_of(
         "stride_columns": choice.stride_columns,
         "row_classes": choice.row_classes,
         "column_pairs": int(choice.column_pairs),
+        "rolls": int(choice.rolls),
         "strided": int(choice.strided),
         "row_pairs": int(choice.row_pairs),
         "packed_apart": cut.packed_apart,

@@ -212,6 +212,8 @@ def _scatter_need(cut: Cut) -> _Need:
 def _depthwise_need(cut: Cut) -> _Need:
     if not cut.choice.along_rows:
         return _lanes_need(cut)
+    if cut.choice.rolls:
+        return _rolling_need(cut)
     axes, steps = cut.axes, [axis.taps.in_step for axis in cut.axes]
     spans = [
         axis.taps.span + (axis.block - 1) * step for axis, step in zip(axes, steps, strict=True)
@@ -232,6 +234,22 @@ def _depthwise_need(cut: Cut) -> _Need:
         window=window,
         results=results,
         pointers=len(axes[2].taps) + KERNELS.STENCIL_WORDS * stencils + taps,
+        channels=1,
+        sums=1,
+    )
+
+
+def _rolling_need(cut: Cut) -> _Need:
+    """Return what there is beside results: a Rolling, Layers; of taps places, weights and masks."""
+    choice, taps = cut.choice, len(cut.choice.taps)
+    results = 0
+    if cut.stages:
+        results = prod(map(mul, cut.block[1:], choice.out_steps[1:])) + _LINE // choice.size
+    vectors = -(-cut.block[2] // choice.lanes)
+    return _Need(
+        window=0,
+        results=results,
+        pointers=KERNELS.ROLLING_WORDS + 5 * len(choice.residues) + (2 + vectors) * taps,
         channels=1,
         sums=1,
     )

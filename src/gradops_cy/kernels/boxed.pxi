@@ -155,6 +155,8 @@ cdef int run_lanes(const Work *work, const Task *task, char *scratch) noexcept n
         x.stride[1] *= 2
     x.data += task.image * x.stride[0] + first * x.stride[1]
     y.data += task.image * y.stride[0] + task.group * work.b.input_channels * y.stride[1]
+    if work.b.rolls:
+        return run_rolled_channels(work, task, x, y, scratch)
     if work.b.along_rows:
         return run_channels(work, task, x, y, scratch)
     if work.b.windowed:

@@ -28,6 +28,7 @@ include "winograd.pxi"
 include "grouped.pxi"
 include "depthwise.pxi"
 include "depthwise_rows.pxi"
+include "depthwise_rolling.pxi"
 include "boxed.pxi"
 include "scatter.pxi"
 

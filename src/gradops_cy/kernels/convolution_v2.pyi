@@ -11,6 +11,7 @@ _Ints = np.ndarray[Any, np.dtype[np.intp]]
 
 FEW_PAIRED: int
 FEW_PRODUCTS: int
+ROLLING_WORDS: int
 STENCIL_WORDS: int
 
 @disjoint_base

@@ -209,6 +209,7 @@ cdef struct Blocking:
     int row_classes     # DEPTHWISE: residue classes of a row that are computed together; or 1
     int column_pairs    # DEPTHWISE: taps of neighbouring columns of bfloat16 are multiplied as one
     int row_pairs       # DEPTHWISE: or those of neighbouring rows
+    int rolls           # DEPTHWISE along rows: diff_dst is read in place, a row after the other
     int strided         # DEPTHWISE along rows: lanes are columns, those of a stride side by side
     int packed_apart    # unfolded taps that are packed by themselves; or 1
     int streams_panels  # packed weights go past the caches
