@@ -12,7 +12,7 @@ import pytest
 
 import gradops_cy
 from gradops_cy._convolution_layout import layout_of
-from tests.cases import LAYERS, conv_case, every_dtype, layer
+from tests.cases import LAYERS, POINTWISE, conv_case, every_dtype, layer
 from tests.test_threads import same_bits
 from tests.tolerances import DTYPES
 from tests.views import VIEWS, WRITEABLE
@@ -184,6 +184,19 @@ def test_contiguous_arrays_are_what_is_prepared_for(extent, channels, data_forma
     weights = form.weights(plan._state[0])
     found = layout_of(form.problem, array, array, weights, last, False)
     assert plan._contiguous == found
+
+
+def test_a_channel_of_its_own_may_have_any_stride():
+    """A plane that is seen with its channel last is planned for as an array of that shape."""
+    weights = np.ones((1, 1, 1, 8, 1, 1), np.float32)
+    problem = POINTWISE._replace(diff_src_channels=8, diff_dst_channels=1)
+    result = np.empty((1, 1, 6, 6, 8), np.float32)
+    array = np.ones((1, 1, 6, 6, 1), np.float32)
+    seen = np.moveaxis(np.ones((1, 1, 1, 6, 6), np.float32), 1, -1)
+    assert seen.strides != array.strides
+    found = [layout_of(problem, a, result, weights, True, False) for a in (array, seen)]
+    assert found[0] == found[1]
+    assert found[0].channels_last
 
 
 def test_attributes_are_settled():

@@ -402,6 +402,18 @@ def test_an_image_of_one_channel_is_a_plane():
     assert forced.choice_of(image, layout).along_rows
 
 
+@pytest.mark.parametrize("kernel", [(3, 3), (4, 2), (5,)])
+def test_an_image_of_one_channel_is_added_to(kernel):
+    case = replace(along(kernel, dst=(9, 40)[-len(kernel) :], dtype="f32"), groups=1)
+    arrays = in_format(case, "NXC", "f32").formatted(*case.arrays())
+    dy, weights = map(np.ascontiguousarray, arrays)
+    call = in_format(case, "NXC", "f32").call
+    result = call(dy, weights)
+    out = np.ones_like(result)
+    call(dy, weights, out=out, accumulate=True)
+    np.testing.assert_allclose(out, result + 1, rtol=1e-5, atol=1e-5)
+
+
 @every_dtype
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("width", [3, 16, 65, 90, 100, 120, 128, 130, 150, 300])

@@ -350,7 +350,7 @@ def choose(given: ConvProblem, layout: Layout, assumed: int, parts: int) -> Choi
     plain = problem.plain
     reads = reads_positions_in_place(problem, layout, tiles)
     if kernel in (GROUPED, DEPTHWISE):
-        windowed = not layout.channels_last
+        windowed = along_rows or not layout.channels_last
         direct = not windowed or (along_rows and not layout.accumulate)
     else:
         rows = kernel == ROWS and not winograd

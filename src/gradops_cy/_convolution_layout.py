@@ -51,20 +51,24 @@ def _layout(
     accumulate: bool,
 ) -> Layout:
     channel, last = (-1, -2) if channels_last else (1, -1)
+    source_step, target_step = source[channel], target[channel]
+    if channels_last:  # that of a single channel, which is a view of rows, may be any
+        source_step = unit if source_shape[channel] == 1 else source_step
+        target_step = unit if target_shape[channel] == 1 else target_step
     if spreads:
         # There is one position.
-        in_place = source[channel] == unit
+        in_place = source_step == unit
         flags = in_place, True, False, False, False, False
         return _shared_layout(*flags, 0, accumulate, True, by_input, spreads)
     if joins:
         joins = min(joins, _joins(source_shape, source, last), _joins(target_shape, target, last))
     return _shared_layout(
-        source[channel] == unit,
-        target[channel] == unit,
+        source_step == unit,
+        target_step == unit,
         source[last] == unit,
         target[last] == unit,
-        source[channel] == unit and source[last] == unit * source_shape[channel],
-        target[channel] == unit and target[last] == unit * target_shape[channel],
+        source_step == unit and source[last] == unit * source_shape[channel],
+        target_step == unit and target[last] == unit * target_shape[channel],
         joins,
         accumulate,
         _images_join(source_shape, source, last) and _images_join(target_shape, target, last),

@@ -41,8 +41,11 @@ cdef char *read_tensor(object array, bint writable, bint channels_last, const Wo
             stride[0], stride[2] = 0, stride[0]
         last = view.ndim - (2 if channels_last else 1)
         width[0] = view.shape[last]
-        # NumPy hands out some stride or other for an axis of one position: the rows that are joined
-        # to it lie as far apart as those of the axis before.
+        # NumPy hands out some stride or other for an axis of one: a channel by itself is as far from
+        # the next one as in an array, and the rows that are joined to one position lie as far apart
+        # as those of the axis before.
+        if channels_last and view.shape[view.ndim - 1] == 1:
+            stride[1] = view.itemsize
         if work.b.joins > 0 and view.shape[last] == 1:
             images = view.ndim == 3 or view.shape[last - 1] == 1
             stride[4] = stride[2 if work.b.joins > 1 and images else 3]

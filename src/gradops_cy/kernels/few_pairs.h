@@ -111,15 +111,26 @@ typedef int (*few_pairs_fn)(const FewPairs *few, const char *a, ptrdiff_t a_step
 UP_TO_8(INSTANCE, 1)
 UP_TO_8(INSTANCE, 2)
 #undef INSTANCE
+/* Of vectors of 32 channels that are neither checked nor streamed, what is not asked of each is a tenth of the
+ * time. */
+INLINE int all_few_pairs_of_blocks(const int pairs, const int nv, const int plain, const FewPairs *few,
+                                   const char *a, ptrdiff_t a_step, char *c, ptrdiff_t c_step,
+                                   ptrdiff_t rows) {
+    FewPairs known = *few;
+    __mmask16 unfit = 0;
+    if (plain) known.checks = known.streams = 0, known.channels = 32;
+    for (; rows > 1; rows -= 2, a += 2 * a_step, c += 2 * c_step)
+        few_pairs_of_blocks(2, pairs, nv, &known, a, a_step, c, c_step, &unfit);
+    if (rows) few_pairs_of_blocks(1, pairs, nv, &known, a, a_step, c, c_step, &unfit);
+    return !unfit;
+}
 #define INSTANCE(pairs, nv)                                                                        \
     static int few_pairs_of_blocks_##pairs##x##nv(const FewPairs *few, const char *a,              \
                                                   ptrdiff_t a_step, char *c, ptrdiff_t c_step,     \
                                                   ptrdiff_t rows) {                                \
-        __mmask16 unfit = 0;                                                                       \
-        for (; rows > 1; rows -= 2, a += 2 * a_step, c += 2 * c_step)                              \
-            few_pairs_of_blocks(2, pairs, nv, few, a, a_step, c, c_step, &unfit);                  \
-        if (rows) few_pairs_of_blocks(1, pairs, nv, few, a, a_step, c, c_step, &unfit);            \
-        return !unfit;                                                                             \
+        if (nv == 2 && few->channels == 32 && !few->checks && !few->streams)                       \
+            return all_few_pairs_of_blocks(pairs, nv, 1, few, a, a_step, c, c_step, rows);         \
+        return all_few_pairs_of_blocks(pairs, nv, 0, few, a, a_step, c, c_step, rows);             \
     }
 UP_TO_12(INSTANCE, 1)
 UP_TO_12(INSTANCE, 2)
