@@ -182,12 +182,9 @@ class Choice:
     @property
     def rolls(self) -> bool:
         """Whether DEPTHWISE reads rows of diff_dst in place, one after the other."""
-        rolls, pairs = self.along_rows and self.direct, self.tiles.vector_pairs
-        return (
-            rolls
-            and self.kernel == DEPTHWISE
-            and _convolution_rolling.rolls(self.problem, self.lanes, pairs)
-        )
+        rolls = self.kernel == DEPTHWISE and self.along_rows and self.direct
+        pairs = self.tiles.vector_pairs
+        return rolls and _convolution_rolling.rolls(self.problem, self.lanes, pairs)
 
     @property
     def strided(self) -> bool:

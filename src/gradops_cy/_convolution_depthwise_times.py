@@ -2,7 +2,8 @@
 
 Fitted to the times of 3,700 drawn problems on Zen 5, with vectors of 64 and 32 bytes. Along rows
 half of the estimates are within a tenth, in boxes within a sixth. On Zen 4 what was fitted is the
-choice: of 6,000 problems, and 1,200 batches that come from memory.
+choice: of 6,000 problems, and 1,200 batches that come from memory. Where sums roll, 6,800 problems
+were timed there: the choice takes 1.01 to 1.02 times as long as the faster way, on average.
 """
 
 from __future__ import annotations

@@ -74,8 +74,6 @@ cdef void set_rolling(const Work *work, const Channels *c, const Taps *rows, con
         r.lag[i] = rows.low[h] - r.first + rows.count[h] - 1
         r.counts[i] = (c.count[1] - h + r.classes - 1) // r.classes
         r.column[i] = columns.low[i ^ columns.most]
-    if r.classes == 1:
-        r.lag[0] = rows.count[0] - 1
 
 
 cdef Py_ssize_t place_rolled(const Work *work, const Py_ssize_t *residue, const Rolling *r,
