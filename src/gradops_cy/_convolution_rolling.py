@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
+from gradops_cy._convolution_depthwise import STRIDE
 from gradops_cy._convolution_problem import ConvProblem
 from gradops_cy._convolution_taps import axes, counts
 
-# The stride for which there are tiles of all residue classes of rows and columns; and taps, the
-# same of rows and of columns, by stride.
-_STRIDE = 2
-_TAPS = {1: (3, 5, 7), _STRIDE: (3, 5)}
+# Taps, the same of rows and of columns, by stride.
+_TAPS = {1: (3, 5, 7), STRIDE: (3, 5)}
 # Lanes of floats, most vectors of a tile, of a row or of a residue class, and sums in registers.
 LANES, _MOST_VECTORS, _SUMS = 16, 4, 24
 _CONVERTED = 5  # most columns of taps of halves that are converted

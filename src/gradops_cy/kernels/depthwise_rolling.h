@@ -182,7 +182,7 @@ INLINE void roll(const int dtype, const int classes, const int na, const int nb,
     enum { SLOTS = 7, EDGES = 2 };
     const Rolling r = *rolling;
     const int paired = dtype == RAW16, ways = 1 + paired, size = dtype == F32 ? 4 : 2, rows = na + nb;
-    const int products = (na + paired) / ways + (nb + paired) / ways;
+    const int firsts = (na + paired) / ways, products = firsts + (nb + paired) / ways;
     const int whole = r.count % classes == 0 && r.count / classes >= rolled_lanes(paired);
     uint32_t mask[EDGES][SLOTS][2];
     RowSums acc[SLOTS];
@@ -210,13 +210,13 @@ INLINE void roll(const int dtype, const int classes, const int na, const int nb,
         const float *w = weights;
         for (ptrdiff_t layer = 0; layer < layers && (size_t)y < (size_t)r.height; layer++, row += layer_pitch) {
             UNROLL for (int t = 0; t < products; t++, w += rows) {
-                const int c = t >= (na + paired) / ways, own = c ? t - (na + paired) / ways : t;
-                const char *entry = row + (r.column[c] + own * ways * (paired ? 1 : r.apart)) * size;
+                const int c = t >= firsts, own = c ? t - firsts : t;
+                const int single = paired && 2 * own + 1 == (c ? nb : na);
+                const char *entry = row + (r.column[c] + own * (paired ? 2 : r.apart)) * size;
                 vec_f32 factor[SLOTS];
                 UNROLL for (int k = 0; k < rows; k++) factor[k] = splat_f32(w[k]);
                 UNROLL for (int v = 0; v < nv; v++)
                     UNROLL for (int e = 0; e < ways; e++) {
-                        const int single = paired && own + 1 == ((c ? nb : na) + 1) / 2 && (c ? nb : na) % 2;
                         const uint32_t inside = v == 0 ? mask[0][t][e] : v == nv - 1 ? mask[1][t][e]
                                               : single ? 0x55555555u : ~0u;
                         vec_f32 x = load_rolled(dtype, inside, entry + at[v] + 2 * e);
