@@ -36,6 +36,7 @@ typedef struct {
     int swapped;                    /* the first class of columns has the odd ones */
     ptrdiff_t count;                /* results of a row, in so many vectors of each class: */
     ptrdiff_t vectors;
+    uint16_t order[2][32];          /* the lanes of both classes that results are, in their order */
     uint32_t *mask;                 /* [vectors][products of a row][1, or 2 paired]: lanes that lie inside */
 } Rolling;
 
@@ -43,7 +44,7 @@ enum { ROLLING_WORDS = sizeof(Rolling) / sizeof(ptrdiff_t) + 1 };
 
 #if VECTOR_BYTES != 64
 /* No plan asks for it. */
-static void set_masks(Rolling *r) { (void)r; }
+static void set_lanes(Rolling *r) { (void)r; }
 static void run_rolling(int dtype, const Rolling *r, const char *src, ptrdiff_t pitch, ptrdiff_t layers,
                         ptrdiff_t layer_pitch, const char *weights, char *dst, ptrdiff_t dst_pitch) {
     (void)dtype, (void)r, (void)src, (void)pitch, (void)layers, (void)layer_pitch;
@@ -84,6 +85,23 @@ static void set_masks(Rolling *r) {
                 }
 }
 
+/* In pairs, rounded sums of even results are the first half of a class's vector, and those of odd results the
+ * second. Else lanes are words. */
+static void set_order(Rolling *r) {
+    uint32_t words[2][16];
+    for (ptrdiff_t i = 0; i < 32 * r->classes; i++) {
+        const ptrdiff_t position = i / r->classes, c = (i % r->classes) ^ (r->classes == 2 && r->swapped);
+        if (r->paired) r->order[i / 32][i % 32] = (uint16_t)(position / 2 + position % 2 * 16 + c * 32);
+        else if (i < 32) words[i / 16][i % 16] = (uint32_t)(position + c * 16);
+    }
+    if (!r->paired) memcpy(r->order, words, sizeof words);
+}
+
+static void set_lanes(Rolling *r) {
+    set_masks(r);
+    set_order(r);
+}
+
 /* RAW16: pairs of bfloat16 as they are. */
 INLINE vec_f32 load_rolled(const int dtype, uint32_t mask, const char *p) {
     if (dtype == F32) return (vec_f32)_mm512_maskz_loadu_ps((__mmask16)mask, p);
@@ -98,23 +116,6 @@ INLINE vec_f32 add_product(const int dtype, vec_f32 sum, vec_f32 w, vec_f32 x) {
     if (dtype == RAW16) return (vec_f32)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)x);
 #endif
     return sum + w * x;
-}
-
-/* The lanes of two vectors, those of results in their order. In pairs, rounded sums of even results are the
- * first half of a class's vector, and those of odd results the second. */
-INLINE void set_turns(const int dtype, const int classes, int swapped, __m512i turns[2]) {
-    uint16_t halves[64];
-    uint32_t words[32];
-    if (dtype == RAW16) {
-        for (int i = 0; i < 32 * classes; i++) {
-            const int position = i / classes, c = (i % classes) ^ swapped;
-            halves[i] = (uint16_t)(position / 2 + position % 2 * 16 + c * 32);
-        }
-        UNROLL for (int i = 0; i < classes; i++) turns[i] = _mm512_loadu_si512(halves + 32 * i);
-    } else if (classes == 2) {
-        for (int i = 0; i < 32; i++) words[i] = (uint32_t)(i / 2 + ((i % 2) ^ swapped) * 16);
-        UNROLL for (int i = 0; i < 2; i++) turns[i] = _mm512_loadu_si512(words + 16 * i);
-    }
 }
 
 /* The sums of a row that are whole: of each class, and vector, one or (in pairs) those of even results and odd. */
@@ -197,7 +198,7 @@ INLINE void roll(const int dtype, const int classes, const int na, const int nb,
         UNROLL for (int c = 0; c < classes; c++)
             UNROLL for (int v = 0; v < nv; v++)
                 UNROLL for (int e = 0; e < ways; e++) acc[k][c][v][e] = (vec_f32){0};
-    set_turns(dtype, classes, r.swapped, turns);
+    UNROLL for (int i = 0; i < classes; i++) turns[i] = _mm512_loadu_si512(r.order[i]);
     const ptrdiff_t apart = classes * r.turns * dst_pitch;
     const ptrdiff_t counts[2] = {(r.counts[0] - turn - 1) / r.turns + 1, r.counts[1]};
     ptrdiff_t steps = r.lag[0] + counts[0];

@@ -19,7 +19,7 @@ cdef extern from "depthwise_rolling.h" nogil:
         int swapped
         Py_ssize_t count
         unsigned int *mask
-    void set_masks(Rolling *rolling) noexcept
+    void set_lanes(Rolling *rolling) noexcept
     void run_rolling(int dtype, const Rolling *rolling, const char *src, Py_ssize_t pitch,
                      Py_ssize_t layers, Py_ssize_t layer_pitch, const char *weights, char *dst,
                      Py_ssize_t dst_pitch) noexcept
@@ -89,7 +89,8 @@ cdef Py_ssize_t place_rolled(const Work *work, const Py_ssize_t *residue, const 
     cdef Py_ssize_t products = first_ones + (r.taps[1] + r.paired) // ways
     cdef Py_ssize_t h, w, t, slot, column
     cdef const Py_ssize_t *tap
-    layers.weights, layers.taps, layers.each = at, 0, products * (r.taps[0] + r.taps[1])
+    layers.weights, layers.each = at, products * (r.taps[0] + r.taps[1])
+    layers.taps, layers.first, layers.step = 0, 0, 1
     for h in range(r.classes):
         for w in range(r.classes):
             for t in range(residue[3], residue[4]):
@@ -142,7 +143,7 @@ cdef int run_rolled_channels(const Work *work, const Task *task, Tensor x, Tenso
         at = place_rolled(work, work.residue + 5 * number * plane_classes, r, &rows, &columns,
                           layers + number, at, weight)
     r.mask = <unsigned int *> (weights + at * work.size)
-    set_masks(r)
+    set_lanes(r)
     memset(weights, 0, at * work.size)  # also the second factor of a tap without a neighbour
     for group in range(task.group, task.group_end):
         place_weights(False, r.paired, work.weights + group * work.size,
@@ -150,11 +151,7 @@ cdef int run_rolled_channels(const Work *work, const Task *task, Tensor x, Tenso
         for d in range(c.count[0]):
             layer = layers + d % depth.out_step
             plane = layer.first + (task.start[0] + d // depth.out_step) * depth.in_step
-            low, high = 0, layer.taps
-            while low < high and plane + low * layer.step < 0:
-                low += 1
-            while low < high and plane + (high - 1) * layer.step >= depth.source:
-                high -= 1
+            clip_run(plane, layer.step, layer.taps, depth.source, &low, &high)
             place = target = y.data + d * y.stride[2]
             if stages:
                 target = lines_for(&s, place)
